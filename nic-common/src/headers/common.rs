@@ -1,0 +1,133 @@
+//! The fast path: common stacks, straight through. It answers only where nothing is out of the
+//! ordinary; everything else is left to the whole walk.
+
+use super::{
+    ETHERNET_LEN, Flags, HeaderInfo, IPV4_LEN, IPV6_LEN, TCP_LEN, VLAN_TAG_LEN, ethertype,
+    fixed_transport_len, is_tunnel_port, is_vlan, protocol,
+    walk::{check_ipv4, check_ipv6, check_udp},
+};
+use crate::frame::{Fields, Frame};
+
+#[inline(always)]
+pub(super) fn walk<F: Frame + ?Sized>(frame: &F) -> Option<HeaderInfo> {
+    let ethernet = frame.header::<14>(0)?;
+    let outer = ethernet.be16(12);
+    if !is_vlan(outer) {
+        return network(frame, ETHERNET_LEN, outer, 0);
+    }
+    let tag = frame.header::<4>(ETHERNET_LEN)?;
+    let inner = tag.be16(2);
+    if !is_vlan(inner) {
+        return network(frame, ETHERNET_LEN + VLAN_TAG_LEN, inner, 1);
+    }
+    let tag = frame.header::<4>(ETHERNET_LEN + VLAN_TAG_LEN)?;
+    network(frame, ETHERNET_LEN + 2 * VLAN_TAG_LEN, tag.be16(2), 2)
+}
+
+#[inline(always)]
+fn network<F: Frame + ?Sized>(
+    frame: &F,
+    at: u32,
+    ethertype: u16,
+    vlan_depth: u8,
+) -> Option<HeaderInfo> {
+    let flags = if vlan_depth > 0 { Flags::VLAN } else { Flags::NONE };
+    let info = HeaderInfo {
+        header_len: at,
+        l3_offset: at,
+        l4_offset: at,
+        l3: ethertype,
+        l4: None,
+        vlan_depth,
+        flags,
+    };
+    match ethertype {
+        ethertype::IPV4 => ipv4(frame, info),
+        ethertype::IPV6 => ipv6(frame, info),
+        ethertype::ARP => Some(info),
+        _ => None,
+    }
+}
+
+#[inline(always)]
+fn ipv4<F: Frame + ?Sized>(frame: &F, info: HeaderInfo) -> Option<HeaderInfo> {
+    const ANY_FRAGMENT: u16 = 0x3fff;
+    let at = info.l3_offset;
+    let ip = frame.header::<20>(at)?;
+    let total_len = u32::from(ip.be16(2));
+    let wrong = check_ipv4(ip.u8(0), total_len, frame.len() - at);
+    if wrong != Flags::NONE || ip.be16(6) & ANY_FRAGMENT != 0 {
+        return None;
+    }
+    let header_len = u32::from(ip.u8(0) & 0xf) * 4;
+    transport(frame, info, at + header_len.max(IPV4_LEN), ip.u8(9))
+}
+
+#[inline(always)]
+fn ipv6<F: Frame + ?Sized>(frame: &F, info: HeaderInfo) -> Option<HeaderInfo> {
+    let ip = frame.header::<40>(info.l3_offset)?;
+    let at = info.l3_offset + IPV6_LEN;
+    let next_header = ip.u8(6);
+    let payload_len = u32::from(ip.be16(4));
+    let wrong = check_ipv6(ip.u8(0), payload_len, next_header, frame.len() - at);
+    if wrong != Flags::NONE {
+        return None;
+    }
+    if !is_extension(next_header) {
+        return transport(frame, info, at, next_header);
+    }
+    let (at, next_header) = extension(frame, at)?;
+    if !is_extension(next_header) {
+        return transport(frame, info, at, next_header);
+    }
+    let (at, next_header) = extension(frame, at)?;
+    transport(frame, info, at, next_header)
+}
+
+#[inline(always)]
+const fn is_extension(protocol: u8) -> bool {
+    matches!(protocol, protocol::HOP_BY_HOP | protocol::ROUTING | protocol::DESTINATION)
+}
+
+/// Start and protocol of what follows the extension header at `at`.
+#[inline(always)]
+fn extension<F: Frame + ?Sized>(frame: &F, at: u32) -> Option<(u32, u8)> {
+    let extension = frame.header::<2>(at)?;
+    let next = at + (u32::from(extension.u8(1)) + 1) * 8;
+    Some((next, extension.u8(0)))
+}
+
+#[inline(always)]
+fn transport<F: Frame + ?Sized>(
+    frame: &F,
+    mut info: HeaderInfo,
+    at: u32,
+    protocol: u8,
+) -> Option<HeaderInfo> {
+    let len = match protocol {
+        protocol::TCP => {
+            let tcp = frame.header::<13>(at)?;
+            let len = u32::from(tcp.u8(12) >> 4) * 4;
+            if len < TCP_LEN {
+                return None;
+            }
+            len
+        }
+        protocol::UDP => {
+            let udp = frame.header::<8>(at)?;
+            if check_udp(u32::from(udp.be16(4)), frame.len() - at) != Flags::NONE {
+                return None;
+            }
+            if is_tunnel_port(udp.be16(2)) {
+                info.flags.set(Flags::TUNNEL);
+            }
+            8
+        }
+        protocol::ICMP | protocol::ICMPV6 => fixed_transport_len(protocol),
+        _ => return None,
+    };
+    info.header_len = at + len;
+    info.l4_offset = at;
+    info.l4 = Some(protocol);
+    (info.header_len <= frame.len()).then_some(info)
+}

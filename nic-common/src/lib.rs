@@ -1,0 +1,10 @@
+//! What the kernel programs and userspace share: the header walk, the copy decision, and the
+//! layout of counters and metadata. No I/O, no allocation; the same code runs in BPF, in
+//! userspace and under the fuzzer.
+#![no_std]
+
+pub mod counters;
+pub mod frame;
+pub mod headers;
+pub mod metadata;
+pub mod policy;

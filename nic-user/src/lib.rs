@@ -1,0 +1,4 @@
+//! Userspace of nicctl: programs the NIC, loads the kernel programs around it, and shows what
+//! happened.
+
+pub mod error;
