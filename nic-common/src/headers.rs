@@ -89,6 +89,38 @@ pub mod protocol {
     pub const MPLS: u8 = 137;
 }
 
+/// The protocol that an IP header announces, or none where there was no IP header.
+///
+/// Not an `Option`, whose empty half may hold anything: the verifier refuses to let such bytes be
+/// copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct IpProtocol(u8);
+
+impl IpProtocol {
+    /// No IP header. The number is one that IANA keeps reserved.
+    pub const NONE: Self = Self(255);
+
+    /// The protocol of this number.
+    #[inline(always)]
+    pub const fn new(number: u8) -> Self {
+        Self(number)
+    }
+
+    /// The number, 255 for none.
+    #[inline(always)]
+    pub const fn raw(self) -> u8 {
+        self.0
+    }
+
+    /// The number, if there was an IP header.
+    pub const fn number(self) -> Option<u8> {
+        match self {
+            Self::NONE => None,
+            Self(number) => Some(number),
+        }
+    }
+}
+
 /// What the walk noticed beside lengths and protocols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
 pub struct Flags(u8);
@@ -154,8 +186,8 @@ pub struct HeaderInfo {
     pub l4_offset: u32,
     /// Ethertype where the walk stopped, in host byte order.
     pub l3: u16,
-    /// IP protocol where the walk stopped; `None` if there was no IP header.
-    pub l4: Option<u8>,
+    /// IP protocol where the walk stopped.
+    pub l4: IpProtocol,
     /// VLAN tags in the frame's bytes.
     pub vlan_depth: u8,
     /// What the walk noticed.

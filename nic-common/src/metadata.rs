@@ -1,7 +1,7 @@
 //! What the XDP program leaves in front of a frame for TC ingress and AF_XDP.
 
 use crate::{
-    headers::{Flags, HeaderInfo},
+    headers::{Flags, HeaderInfo, IpProtocol},
     policy::Verdict,
 };
 
@@ -27,8 +27,8 @@ pub struct Metadata {
     pub flags: Flags,
     /// Ethertype where the walk stopped.
     pub l3: u16,
-    /// IP protocol where the walk stopped, if it saw an IP header.
-    pub l4: Option<u8>,
+    /// IP protocol where the walk stopped.
+    pub l4: IpProtocol,
     /// Header length in bytes.
     pub header_len: u16,
 }
@@ -38,9 +38,6 @@ impl Metadata {
     pub const SIZE: usize = size_of::<u64>();
     /// Tells our metadata from somebody else's.
     pub const MAGIC: u8 = 0xc5;
-
-    /// Reserved by IANA, never on the wire: stands for "no IP header".
-    const NO_L4: u8 = 255;
 
     /// The metadata for a frame with these headers and this verdict.
     #[inline(always)]
@@ -61,14 +58,10 @@ impl Metadata {
     /// The word that lies in front of the frame.
     #[inline(always)]
     pub const fn to_word(self) -> u64 {
-        let l4 = match self.l4 {
-            Some(protocol) => protocol,
-            None => Self::NO_L4,
-        };
         Self::MAGIC as u64
             | (self.flags.bits() as u64) << 8
             | (self.verdict as u64) << 16
-            | (l4 as u64) << 24
+            | (self.l4.raw() as u64) << 24
             | (self.header_len as u64) << 32
             | (self.l3 as u64) << 48
     }
@@ -85,12 +78,11 @@ impl Metadata {
             2 => Verdict::Whole,
             _ => return None,
         };
-        let l4 = (word >> 24) as u8;
         Some(Self {
             verdict,
             flags: Flags::from_bits((word >> 8) as u8),
             l3: (word >> 48) as u16,
-            l4: if l4 == Self::NO_L4 { None } else { Some(l4) },
+            l4: IpProtocol::new((word >> 24) as u8),
             header_len: (word >> 32) as u16,
         })
     }

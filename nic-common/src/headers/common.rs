@@ -2,7 +2,7 @@
 //! ordinary; everything else is left to the whole walk.
 
 use super::{
-    ETHERNET_LEN, Flags, HeaderInfo, IPV4_LEN, IPV6_LEN, TCP_LEN, VLAN_TAG_LEN, ethertype,
+    ETHERNET_LEN, Flags, HeaderInfo, IPV4_LEN, IPV6_LEN, IpProtocol, TCP_LEN, VLAN_TAG_LEN, ethertype,
     fixed_transport_len, is_tunnel_port, is_vlan, protocol,
     walk::{check_ipv4, check_ipv6, check_udp},
 };
@@ -37,7 +37,7 @@ fn network<F: Frame + ?Sized>(
         l3_offset: at,
         l4_offset: at,
         l3: ethertype,
-        l4: None,
+        l4: IpProtocol::NONE,
         vlan_depth,
         flags,
     };
@@ -128,6 +128,6 @@ fn transport<F: Frame + ?Sized>(
     };
     info.header_len = at + len;
     info.l4_offset = at;
-    info.l4 = Some(protocol);
+    info.l4 = IpProtocol::new(protocol);
     (info.header_len <= frame.len()).then_some(info)
 }

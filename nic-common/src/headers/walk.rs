@@ -1,10 +1,10 @@
 //! The whole walk, as deep as the kernel's.
 
 use super::{
-    ETHERNET_LEN, Flags, HeaderInfo, IPV4_LEN, IPV6_LEN, TCP_LEN, VLAN_TAG_LEN, ethertype,
+    ETHERNET_LEN, Flags, HeaderInfo, IPV4_LEN, IPV6_LEN, IpProtocol, TCP_LEN, VLAN_TAG_LEN, ethertype,
     fixed_transport_len, is_tunnel_port, protocol,
 };
-use crate::frame::{Fields, Frame};
+use crate::frame::{Fields, Frame, Rounds};
 
 /// Rounds of the walk: the first header and 15 re-dispatches (`MAX_FLOW_DISSECT_HDRS`).
 const ROUNDS: u32 = 16;
@@ -26,9 +26,9 @@ struct Walk<'f, F: ?Sized> {
     at: u32,
     /// `n_proto` of the flow dissector: what the header at `at` is, or what the IP header was.
     ethertype: u16,
-    /// `ip_proto` of the flow dissector, once there was an IP header.
-    protocol: Option<u8>,
-    /// Whether the next header is one behind an IP header or extension header.
+    /// `ip_proto` of the flow dissector.
+    protocol: IpProtocol,
+    /// Whether `protocol`, not `ethertype`, says what the header at `at` is.
     in_ip: bool,
     l3_offset: u32,
     vlan_depth: u8,
@@ -41,7 +41,7 @@ pub(super) fn walk<F: Frame + ?Sized>(frame: &F) -> HeaderInfo {
         frame,
         at: ETHERNET_LEN,
         ethertype: 0,
-        protocol: None,
+        protocol: IpProtocol::NONE,
         in_ip: false,
         l3_offset: ETHERNET_LEN,
         vlan_depth: 0,
@@ -54,20 +54,28 @@ pub(super) fn walk<F: Frame + ?Sized>(frame: &F) -> HeaderInfo {
         return walk.into_info(walk.at);
     };
     walk.ethertype = ethernet.be16(12);
-    for _ in 0..ROUNDS {
-        let mut next = Next::IpPayload;
-        if !walk.in_ip {
-            next = walk.by_ethertype();
-        }
-        if let Next::IpPayload = next {
-            next = walk.by_protocol();
-        }
-        if !matches!(next, Next::Again) {
-            break;
-        }
-    }
+    walk.hide();
+    frame.repeat(ROUNDS, &mut walk);
     let header_len = walk.transport_end();
     walk.into_info(header_len)
+}
+
+impl<F: Frame + ?Sized> Rounds for Walk<'_, F> {
+    /// One dispatch of the flow dissector: a header by its ethertype and, if that is an IP header,
+    /// the one behind it; or a header by its IP protocol.
+    #[inline(always)]
+    fn next(&mut self) -> bool {
+        let mut next = Next::IpPayload;
+        if !self.in_ip {
+            next = self.by_ethertype();
+            self.hide();
+        }
+        if matches!(next, Next::IpPayload) {
+            next = self.by_protocol();
+            self.hide();
+        }
+        matches!(next, Next::Again)
+    }
 }
 
 impl<F: Frame + ?Sized> Walk<'_, F> {
@@ -81,6 +89,19 @@ impl<F: Frame + ?Sized> Walk<'_, F> {
             vlan_depth: self.vlan_depth,
             flags: self.flags,
         }
+    }
+
+    /// Hides the state from the verifier ([`Frame::opaque`]).
+    #[inline(always)]
+    fn hide(&mut self) {
+        let opaque = |value| self.frame.opaque(value);
+        self.at = opaque(self.at);
+        self.ethertype = opaque(self.ethertype.into()) as u16;
+        self.protocol = IpProtocol::new(opaque(self.protocol.raw().into()) as u8);
+        self.in_ip = opaque(self.in_ip.into()) != 0;
+        self.l3_offset = opaque(self.l3_offset);
+        self.vlan_depth = opaque(self.vlan_depth.into()) as u8;
+        self.flags = Flags::from_bits(opaque(self.flags.bits().into()) as u8);
     }
 
     /// The header of `N` bytes at `at`; notes why it cannot be had.
@@ -138,9 +159,8 @@ impl<F: Frame + ?Sized> Walk<'_, F> {
     /// The header that an IP protocol announces. IPv6 extension headers count only in IPv6.
     #[inline(always)]
     fn by_protocol(&mut self) -> Next {
-        let Some(protocol) = self.protocol else { return Next::Stop };
         let in_ipv6 = self.ethertype == ethertype::IPV6;
-        match protocol {
+        match self.protocol.raw() {
             protocol::HOP_BY_HOP | protocol::ROUTING | protocol::DESTINATION if in_ipv6 => {
                 self.extension()
             }
@@ -240,7 +260,7 @@ impl<F: Frame + ?Sized> Walk<'_, F> {
             return Next::Stop;
         }
         self.advance(header_len);
-        self.protocol = Some(ip.u8(9));
+        self.protocol = IpProtocol::new(ip.u8(9));
         let fragment = ip.be16(6);
         if fragment & FRAGMENT_OFFSET != 0 {
             self.flags.set(Flags::LATER_FRAGMENT);
@@ -261,7 +281,7 @@ impl<F: Frame + ?Sized> Walk<'_, F> {
         let next_header = ip.u8(6);
         self.flags.set(check_ipv6(ip.u8(0), u32::from(ip.be16(4)), next_header, room));
         self.advance(IPV6_LEN);
-        self.protocol = Some(next_header);
+        self.protocol = IpProtocol::new(next_header);
         self.in_ip = true;
         Next::IpPayload
     }
@@ -269,7 +289,7 @@ impl<F: Frame + ?Sized> Walk<'_, F> {
     #[inline(always)]
     fn extension(&mut self) -> Next {
         let Some(extension) = self.header::<2>(self.at) else { return Next::Stop };
-        self.protocol = Some(extension.u8(0));
+        self.protocol = IpProtocol::new(extension.u8(0));
         self.advance((u32::from(extension.u8(1)) + 1) * 8);
         Next::Again
     }
@@ -279,7 +299,7 @@ impl<F: Frame + ?Sized> Walk<'_, F> {
         const FRAGMENT_OFFSET: u16 = 0xfff8;
         let Some(fragment) = self.header::<8>(self.at) else { return Next::Stop };
         self.advance(8);
-        self.protocol = Some(fragment.u8(0));
+        self.protocol = IpProtocol::new(fragment.u8(0));
         if fragment.be16(2) & FRAGMENT_OFFSET != 0 {
             self.flags.set(Flags::LATER_FRAGMENT);
             return Next::Stop;
@@ -343,8 +363,7 @@ impl<F: Frame + ?Sized> Walk<'_, F> {
         if self.flags.bits() & fragments.bits() == Flags::LATER_FRAGMENT.bits() {
             return self.at;
         }
-        let Some(protocol) = self.protocol else { return self.at };
-        let len = match protocol {
+        let len = match self.protocol.raw() {
             protocol::TCP => self.tcp_len(),
             protocol::UDP => self.udp_len(),
             other => fixed_transport_len(other),

@@ -1,0 +1,63 @@
+//! The kernel programs of nicctl.
+//!
+//! | program | hook | does |
+//! | --- | --- | --- |
+//! | `nic_rx`, `nic_rx_frags` | XDP | walk headers, decide, count, leave metadata, pass on |
+//! | `nic_ingress` | TC ingress | count what the stack gets; pull small packets together |
+//! | `nic_egress` | TC egress | count what the stack sends |
+//!
+//! None of them ever drops a packet or changes its contents.
+#![no_std]
+#![no_main]
+#![feature(asm_experimental_arch)]
+
+mod egress;
+mod ingress;
+mod maps;
+mod packet;
+mod rx;
+
+use aya_ebpf::{
+    bindings::{TC_ACT_UNSPEC, xdp_action::XDP_PASS},
+    macros::{classifier, xdp},
+    programs::{TcContext, XdpContext},
+};
+
+/// XDP for devices whose frames fit into one buffer.
+#[xdp]
+pub fn nic_rx(ctx: XdpContext) -> u32 {
+    rx::count::<packet::Linear>(&ctx);
+    XDP_PASS
+}
+
+/// XDP for devices that may spread a frame over several buffers.
+#[xdp(frags)]
+pub fn nic_rx_frags(ctx: XdpContext) -> u32 {
+    rx::count::<packet::Fragmented>(&ctx);
+    XDP_PASS
+}
+
+/// TC ingress: what the stack gets, after GRO.
+#[classifier]
+pub fn nic_ingress(ctx: TcContext) -> i32 {
+    ingress::count(&ctx);
+    TC_ACT_UNSPEC
+}
+
+/// TC egress: what the stack sends, before segmentation.
+#[classifier]
+pub fn nic_egress(ctx: TcContext) -> i32 {
+    egress::count(&ctx);
+    TC_ACT_UNSPEC
+}
+
+/// The license under which the kernel loads the programs.
+#[unsafe(link_section = "license")]
+#[unsafe(no_mangle)]
+static LICENSE: [u8; 4] = *b"GPL\0";
+
+#[cfg(not(test))]
+#[panic_handler]
+fn panic(_info: &core::panic::PanicInfo<'_>) -> ! {
+    loop {}
+}

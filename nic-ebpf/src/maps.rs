@@ -1,0 +1,55 @@
+//! Maps and the values that userspace sets.
+
+use aya_ebpf::{Global, btf_maps::PerCpuArray, macros::btf_map};
+use nic_common::{
+    counters::{IngressCounters, RxCounters, TxCounters},
+    policy::CopyPolicy,
+};
+
+/// Counters per receive queue at XDP. Userspace sets the number of entries to the device's queues.
+#[btf_map]
+pub static NIC_RX: PerCpuArray<RxCounters, 1> = PerCpuArray::new();
+
+/// Counters per receive queue at TC ingress.
+#[btf_map]
+pub static NIC_INGRESS: PerCpuArray<IngressCounters, 1> = PerCpuArray::new();
+
+/// Counters per transmit queue at TC egress.
+#[btf_map]
+pub static NIC_TX: PerCpuArray<TxCounters, 1> = PerCpuArray::new();
+
+/// The [`CopyPolicy`] as a word; userspace changes it while the programs run.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = ".data")]
+static mut POLICY: u64 = CopyPolicy::DEFAULT.to_word();
+
+/// Always 0. The verifier takes a global for any value.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = ".data")]
+static mut ZERO: u32 = 0;
+
+/// Whether TC ingress pulls small non-linear packets together. Constant from load on.
+#[unsafe(no_mangle)]
+pub static PULL: Global<u8> = Global::new(0);
+
+/// Whether malformed frames are logged. Constant from load on: off, the verifier removes the code.
+#[unsafe(no_mangle)]
+pub static LOG: Global<u8> = Global::new(0);
+
+/// Transmit queues in use (`real_num_tx_queues`). Constant from load on.
+#[unsafe(no_mangle)]
+pub static TX_QUEUES: Global<u32> = Global::new(1);
+
+/// The policy in force.
+#[inline(always)]
+pub fn policy() -> CopyPolicy {
+    // SAFETY: one aligned 64-bit load, which cannot be torn by userspace's 64-bit store.
+    CopyPolicy::from_word(unsafe { core::ptr::read_volatile(&raw const POLICY) })
+}
+
+/// 0, unknown to the verifier.
+#[inline(always)]
+pub fn zero() -> u32 {
+    // SAFETY: one aligned load of what nobody writes.
+    unsafe { core::ptr::read_volatile(&raw const ZERO) }
+}

@@ -1,0 +1,170 @@
+//! The bytes of a packet in BPF: by pointer where they are linear, by helper where they may not be.
+
+use core::mem::MaybeUninit;
+
+use aya_ebpf::{
+    EbpfContext,
+    cty::{c_long, c_void},
+    bindings::{__sk_buff, xdp_md},
+    helpers::generated::{bpf_loop, bpf_skb_load_bytes, bpf_xdp_get_buff_len, bpf_xdp_load_bytes},
+    programs::{TcContext, XdpContext},
+};
+use nic_common::frame::{Fields, Frame, Rounds};
+
+use crate::maps;
+
+/// The linear part of a packet, read through checked pointers.
+#[derive(Clone, Copy)]
+pub struct Direct {
+    data: usize,
+    end: usize,
+    len: u32,
+}
+
+/// `N` bytes of the linear part that are known to be there.
+#[derive(Clone, Copy)]
+pub struct Checked(*const u8);
+
+impl Direct {
+    pub fn xdp(ctx: &XdpContext, len: u32) -> Self {
+        Self { data: ctx.data(), end: ctx.data_end(), len }
+    }
+
+    pub fn skb(ctx: &TcContext) -> Self {
+        Self { data: ctx.data(), end: ctx.data_end(), len: ctx.len() }
+    }
+
+    /// Bytes in the linear part.
+    #[inline(always)]
+    pub fn linear_len(&self) -> u32 {
+        (self.end - self.data) as u32
+    }
+}
+
+impl Frame for Direct {
+    type Header<const N: usize> = Checked;
+
+    #[inline(always)]
+    fn len(&self) -> u32 {
+        self.len
+    }
+
+    #[inline(always)]
+    fn header<const N: usize>(&self, at: u32) -> Option<Checked> {
+        let mut start = self.data + at as usize;
+        // SAFETY: a register moved to itself. It hides from the compiler where `start` comes from,
+        // so that the check below and the reads behind it use one register: the verifier carries
+        // the proven range over to no other.
+        unsafe { core::arch::asm!("{0} = {0}", inout(reg) start, options(pure, nomem, nostack)) };
+        (start + N <= self.end).then_some(Checked(start as *const u8))
+    }
+}
+
+impl Fields for Checked {
+    #[inline(always)]
+    fn u8(&self, at: usize) -> u8 {
+        // SAFETY: `header` checked the bytes; the verifier refuses the program if it did not.
+        unsafe { *self.0.add(at) }
+    }
+
+    #[inline(always)]
+    fn be16(&self, at: usize) -> u16 {
+        // SAFETY: as above. BPF loads need no alignment in packets; the verifier checks that too.
+        u16::from_be(unsafe { *self.0.add(at).cast::<u16>() })
+    }
+}
+
+/// A whole packet, read through the kernel's helpers: slower, but reaches every fragment.
+pub struct Loaded<C> {
+    pub ctx: C,
+    pub len: u32,
+}
+
+/// A context from whose packet a helper copies bytes.
+pub trait LoadBytes: Copy {
+    /// Copies `len` bytes that start `at` bytes into the packet.
+    ///
+    /// # Safety
+    ///
+    /// `to` must be valid for writing `len` bytes.
+    unsafe fn load_bytes(self, at: u32, to: *mut c_void, len: u32) -> c_long;
+}
+
+impl LoadBytes for *mut xdp_md {
+    #[inline(always)]
+    unsafe fn load_bytes(self, at: u32, to: *mut c_void, len: u32) -> c_long {
+        // SAFETY: the caller's.
+        unsafe { bpf_xdp_load_bytes(self, at, to, len) }
+    }
+}
+
+impl LoadBytes for *mut __sk_buff {
+    #[inline(always)]
+    unsafe fn load_bytes(self, at: u32, to: *mut c_void, len: u32) -> c_long {
+        // SAFETY: the caller's.
+        unsafe { bpf_skb_load_bytes(self.cast(), at, to, len) }
+    }
+}
+
+impl<C: LoadBytes> Frame for Loaded<C> {
+    type Header<const N: usize> = [u8; N];
+
+    #[inline(always)]
+    fn len(&self) -> u32 {
+        self.len
+    }
+
+    #[inline(always)]
+    fn header<const N: usize>(&self, at: u32) -> Option<[u8; N]> {
+        let mut bytes = MaybeUninit::<[u8; N]>::uninit();
+        // SAFETY: the buffer has `N` bytes.
+        let result = unsafe { self.ctx.load_bytes(at, bytes.as_mut_ptr().cast(), N as u32) };
+        // SAFETY: a helper that succeeds has written them all.
+        (result == 0).then(|| unsafe { bytes.assume_init() })
+    }
+
+    #[inline(always)]
+    fn repeat<R: Rounds>(&self, times: u32, rounds: &mut R) {
+        let rounds: *mut R = rounds;
+        let round = next_round::<R> as unsafe extern "C" fn(u32, *mut R) -> u64;
+        // SAFETY: the kernel calls `round` with the pointer given here, only during this call.
+        unsafe { bpf_loop(times, round as *mut c_void, rounds.cast(), 0) };
+    }
+
+    #[inline(always)]
+    fn opaque(&self, value: u32) -> u32 {
+        value.wrapping_add(maps::zero())
+    }
+}
+
+/// What `bpf_loop` calls: 0 goes on, 1 ends the loop.
+unsafe extern "C" fn next_round<R: Rounds>(_index: u32, rounds: *mut R) -> u64 {
+    // SAFETY: `repeat` lends its exclusive reference to this function for the loop's time.
+    u64::from(!unsafe { &mut *rounds }.next())
+}
+
+/// How an XDP program gets at the length of a frame: what tells the two builds apart.
+pub trait Buffers {
+    fn frame_len(ctx: &XdpContext) -> u32;
+}
+
+/// Every frame lies in one buffer.
+pub struct Linear;
+
+/// A frame may go on in fragments.
+pub struct Fragmented;
+
+impl Buffers for Linear {
+    #[inline(always)]
+    fn frame_len(ctx: &XdpContext) -> u32 {
+        (ctx.data_end() - ctx.data()) as u32
+    }
+}
+
+impl Buffers for Fragmented {
+    #[inline(always)]
+    fn frame_len(ctx: &XdpContext) -> u32 {
+        // SAFETY: the helper only reads from the context.
+        unsafe { bpf_xdp_get_buff_len(ctx.as_ptr().cast()) as u32 }
+    }
+}

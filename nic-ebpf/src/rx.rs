@@ -1,0 +1,137 @@
+//! XDP: walk the headers, decide, count, leave the verdict in front of the frame.
+
+use aya_ebpf::{
+    EbpfContext,
+    bindings::xdp_md,
+    helpers::generated::{bpf_ktime_get_ns, bpf_xdp_adjust_meta},
+    programs::XdpContext,
+};
+use aya_log_ebpf::warn;
+use nic_common::{
+    counters::{RxCounters, header_bin, size_bin},
+    headers::{Flags, HeaderInfo},
+    metadata::Metadata,
+    policy::Verdict,
+};
+
+use crate::{
+    maps,
+    packet::{Buffers, Direct, Loaded},
+};
+
+/// At most one malformed frame per queue and CPU is logged in this time.
+const LOG_INTERVAL_NS: u64 = 100_000_000;
+
+/// Counts one frame.
+#[inline(always)]
+pub fn count<B: Buffers>(ctx: &XdpContext) {
+    let queue = ctx.rx_queue_index();
+    let Some(counters) = maps::NIC_RX.get_ptr_mut(queue) else { return };
+    // SAFETY: the slot belongs to this CPU, and XDP programs of one CPU do not interrupt each other.
+    let counters = unsafe { &mut *counters };
+    let len = B::frame_len(ctx);
+    let info = headers(ctx, len);
+    let verdict = maps::policy().decide(len, &info);
+    let header_len = info.header_len;
+    counters.verdicts[verdict as usize] += 1;
+    counters.bytes += u64::from(len);
+    counters.header_bytes += u64::from(header_len);
+    counters.copied_bytes += u64::from(verdict.copied(len, header_len));
+    count_bin(&mut counters.sizes, size_bin(len));
+    count_bin(&mut counters.headers, header_bin(header_len));
+    if info.flags != Flags::NONE {
+        count_flags(ctx, counters, &info, len, queue);
+    }
+    if !leave_metadata(ctx, &info, verdict) {
+        counters.no_metadata += 1;
+    }
+}
+
+#[inline(always)]
+fn count_bin<const N: usize>(bins: &mut [u64; N], mut bin: usize) {
+    // SAFETY: a register moved to itself. It hides from the compiler that `bin` is in range, so
+    // that the check below stays, on the register that the verifier sees used.
+    unsafe { core::arch::asm!("{0} = {0}", inout(reg) bin, options(pure, nomem, nostack)) };
+    if let Some(count) = bins.get_mut(bin) {
+        *count += 1;
+    }
+}
+
+#[inline(always)]
+fn headers(ctx: &XdpContext, len: u32) -> HeaderInfo {
+    match HeaderInfo::of_common(&Direct::xdp(ctx, len)) {
+        Some(info) => info,
+        None => whole_walk(ctx.as_ptr().cast(), len),
+    }
+}
+
+/// The walk for everything out of the ordinary.
+#[inline(never)]
+fn whole_walk(ctx: *mut xdp_md, len: u32) -> HeaderInfo {
+    HeaderInfo::of(&Loaded { ctx, len })
+}
+
+#[inline(always)]
+fn count_flags(
+    ctx: &XdpContext,
+    counters: &mut RxCounters,
+    info: &HeaderInfo,
+    len: u32,
+    queue: u32,
+) {
+    let flags = info.flags;
+    counters.vlan += u64::from(flags.any(Flags::VLAN));
+    counters.tunnelled += u64::from(flags.any(Flags::TUNNEL));
+    counters.fragments +=
+        u64::from(flags.any(Flags::FIRST_FRAGMENT.with(Flags::LATER_FRAGMENT)));
+    counters.unparsed += u64::from(flags.any(Flags::UNPARSED));
+    if flags.any(Flags::MALFORMED) {
+        counters.malformed += 1;
+        if maps::LOG.load() != 0 {
+            log_malformed(ctx, counters, info, len, queue);
+        }
+    }
+}
+
+#[inline(always)]
+fn log_malformed(
+    ctx: &XdpContext,
+    counters: &mut RxCounters,
+    info: &HeaderInfo,
+    len: u32,
+    queue: u32,
+) {
+    // SAFETY: the helper takes nothing and reads a clock.
+    let now = unsafe { bpf_ktime_get_ns() };
+    if now - counters.logged_at < LOG_INTERVAL_NS {
+        return;
+    }
+    counters.logged_at = now;
+    warn!(
+        ctx,
+        "malformed frame: ifindex {} queue {} length {} header length {} ethertype {:x} protocol {}",
+        ctx.ingress_ifindex() as u32,
+        queue,
+        len,
+        info.header_len,
+        info.l3,
+        info.l4.raw()
+    );
+}
+
+/// Puts the metadata in front of the frame; false if the driver has no room for it.
+#[inline(always)]
+fn leave_metadata(ctx: &XdpContext, info: &HeaderInfo, verdict: Verdict) -> bool {
+    // SAFETY: the helper moves `data_meta`; no pointer into the packet is used after it.
+    let moved = unsafe { bpf_xdp_adjust_meta(ctx.as_ptr().cast(), -(Metadata::SIZE as i32)) };
+    if moved != 0 {
+        return false;
+    }
+    let meta = ctx.metadata();
+    if meta + Metadata::SIZE > ctx.metadata_end() {
+        return false;
+    }
+    // SAFETY: the bounds were just checked, and the verifier checks that.
+    unsafe { *(meta as *mut u64) = Metadata::new(info, verdict).to_word() };
+    true
+}
