@@ -2,3 +2,5 @@
 //! happened.
 
 pub mod error;
+pub mod netlink;
+pub mod nic;
