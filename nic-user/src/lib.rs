@@ -1,4 +1,7 @@
 //! Userspace of nicctl: programs the NIC, loads the kernel programs around it, and shows what
 //! happened.
 
+pub mod cli;
+pub mod decode;
 pub mod error;
+pub mod report;
