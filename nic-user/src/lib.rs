@@ -1,6 +1,9 @@
 //! Userspace of nicctl: programs the NIC, loads the kernel programs around it, and shows what
 //! happened.
 
+pub mod cli;
+pub mod decode;
 pub mod error;
 pub mod netlink;
 pub mod nic;
+pub mod report;
