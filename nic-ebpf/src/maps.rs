@@ -1,9 +1,14 @@
 //! Maps and the values that userspace sets.
 
-use aya_ebpf::{Global, btf_maps::PerCpuArray, macros::btf_map};
+use aya_ebpf::{
+    Global,
+    btf_maps::{Array, PerCpuArray},
+    macros::btf_map,
+};
 use nic_common::{
     counters::{IngressCounters, RxCounters, TxCounters},
     policy::CopyPolicy,
+    record::AttachRecord,
 };
 
 /// Counters per receive queue at XDP. Userspace sets the number of entries to the device's queues.
@@ -18,9 +23,13 @@ pub static NIC_INGRESS: PerCpuArray<IngressCounters, 1> = PerCpuArray::new();
 #[btf_map]
 pub static NIC_TX: PerCpuArray<TxCounters, 1> = PerCpuArray::new();
 
-/// The [`CopyPolicy`] as a word; userspace changes it while the programs run.
+/// What userspace notes about the attachment; no program reads it.
+#[btf_map]
+pub static NIC_RECORD: Array<AttachRecord, 1> = Array::new();
+
+/// The [`CopyPolicy`] as a word, alone in its map; userspace changes it while the programs run.
 #[unsafe(no_mangle)]
-#[unsafe(link_section = ".data")]
+#[unsafe(link_section = ".data.policy")]
 static mut POLICY: u64 = CopyPolicy::DEFAULT.to_word();
 
 /// Always 0. The verifier takes what lies in a map for any value.

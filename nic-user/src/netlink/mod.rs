@@ -7,6 +7,7 @@ pub mod ethtool_ioctl;
 pub mod link;
 pub mod link_edit;
 mod request;
+pub mod qdisc;
 pub mod socket;
 
 use std::fmt;
