@@ -49,6 +49,10 @@ impl<'a> Fields<'a> {
         Some(bytes)
     }
 
+    pub fn skip(&mut self, len: usize) {
+        self.rest = self.rest.get(len..).unwrap_or_default();
+    }
+
     /// How many bytes are left.
     pub const fn left(&self) -> usize {
         self.rest.len()

@@ -12,20 +12,21 @@ use crate::error::Result;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Format {
     order: ByteOrder,
-    /// Bytes of a record's header: "modified" pcap has 8 more.
-    record_header: usize,
+    /// Bytes that a packet's header has beyond the usual 16: "modified" pcap has some.
+    extra: u64,
 }
 
 impl Format {
     /// The format that begins with these bytes.
     pub fn of(magic: [u8; 4]) -> Option<Self> {
         [ByteOrder::Little, ByteOrder::Big].into_iter().find_map(|order| {
-            let record_header = match order.u32(magic) {
-                0xa1b2_c3d4 | 0xa1b2_3c4d => 16,
-                0xa1b2_cd34 => 24,
+            let extra = match order.u32(magic) {
+                // Times in microseconds and in nanoseconds.
+                0xa1b2_c3d4 | 0xa1b2_3c4d => 0,
+                0xa1b2_cd34 => 8,
                 _ => return None,
             };
-            Some(Self { order, record_header })
+            Some(Self { order, extra })
         })
     }
 }
@@ -46,7 +47,8 @@ impl Pcap {
         if version != 2 {
             return Err(input.damaged(4, format_args!("pcap version {version} is not known")));
         }
-        let _minor_and_zone_and_accuracy_and_snaplen = fields.bytes(14);
+        // Minor version, time zone, accuracy of times, snap length.
+        fields.skip(14);
         // The upper bits tell how long the FCS is.
         let link = fields.u32().unwrap_or_default() as u16;
         LinkType(link).expect_ethernet(&input)?;
@@ -58,9 +60,10 @@ impl Pcap {
         const PART: &str = "a packet's header";
         let at = self.input.offset();
         let Some(header) = self.input.array::<16>(PART)? else { return Ok(None) };
-        self.input.skip(self.format.record_header as u64 - 16, PART)?;
+        self.input.skip(self.format.extra, PART)?;
         let mut fields = Fields::new(&header, self.format.order);
-        let _time = fields.bytes(8);
+        // Time.
+        fields.skip(8);
         let captured = fields.u32().unwrap_or_default() as usize;
         let original = fields.u32().unwrap_or_default();
         if captured > MAX_FRAME {

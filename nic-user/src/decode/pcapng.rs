@@ -133,9 +133,10 @@ impl PcapNg {
 
     fn interface(&mut self, at: u64) -> Result<()> {
         let mut fields = Fields::new(&self.body, self.order);
-        let (Some(link), Some(_reserved), Some(snaplen)) =
-            (fields.u16(), fields.u16(), fields.u32())
-        else {
+        let link = fields.u16();
+        // Reserved.
+        fields.skip(2);
+        let (Some(link), Some(snaplen)) = (link, fields.u32()) else {
             return Err(self.input.damaged(at, "an interface block that is too short"));
         };
         self.interfaces.push(Interface { link: LinkType(link), snaplen });
@@ -150,7 +151,8 @@ impl PcapNg {
             ENHANCED_PACKET => fields.u32()?,
             OLD_PACKET => {
                 let number = fields.u16()?;
-                let _drops = fields.u16()?;
+                // Drops.
+                fields.skip(2);
                 number.into()
             }
             _ => 0,
@@ -161,7 +163,8 @@ impl PcapNg {
             let limit = if interface.snaplen == 0 { u32::MAX } else { interface.snaplen };
             (original.min(limit) as usize, original)
         } else {
-            let _time = fields.bytes(8)?;
+            // Time.
+            fields.skip(8);
             (fields.u32()? as usize, fields.u32()?)
         };
         let start = self.body.len() - fields.left();
