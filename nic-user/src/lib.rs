@@ -1,4 +1,5 @@
 //! Userspace of nicctl: programs the NIC, loads the kernel programs around it, and shows what
 //! happened.
 
+pub mod counters;
 pub mod error;
