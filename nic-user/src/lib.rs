@@ -1,5 +1,8 @@
 //! Userspace of nicctl: programs the NIC, loads the kernel programs around it, and shows what
 //! happened.
 
+pub mod cli;
 pub mod counters;
+pub mod decode;
 pub mod error;
+pub mod report;

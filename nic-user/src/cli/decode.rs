@@ -1,0 +1,155 @@
+//! `nicctl decode`: what nicctl sees in frames.
+
+use std::{
+    fmt::Write as _,
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use nic_common::policy::CopyPolicy;
+
+use super::policy::PolicyArgs;
+use crate::{
+    decode::{self, Decoded, Frames, HexLines, HexWords, Input, Native, Walker},
+    error::Result,
+    report::{WIDTH, json, style::Style},
+};
+
+/// Show what nicctl sees in frames: layers, header length, verdict
+///
+/// Prints one row a frame; frames are numbered from 0. L3 and L4 are the innermost network and
+/// transport protocol with the byte where they start. VERDICT is what the copy policy decides:
+/// copy the frame, split its headers off, or take it whole. NOTES names what is out of the
+/// ordinary. Of a frame that was captured in part, what was captured is decoded.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  nicctl decode trace.pcapng
+  tcpdump -i eth0 -U -w - | nicctl decode -
+  nicctl decode --hex 02000000000202000000000108004500...
+  nicctl decode --json --rx-copybreak 128 trace.pcap | jq 'select(.malformed)'")]
+pub(super) struct Args {
+    /// Capture of Ethernet frames, pcap or pcapng; - is standard input
+    #[arg(value_name = "FILE", required_unless_present = "hex")]
+    file: Option<PathBuf>,
+
+    /// A frame in hex, with or without 0x, colons and spaces; again for more frames; - reads
+    /// frames from standard input, one a line
+    #[arg(long, value_name = "HEX", conflicts_with = "file")]
+    hex: Vec<String>,
+
+    /// Print one JSON document a line (`nicctl schema decode`)
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    policy: PolicyArgs,
+}
+
+pub(super) fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<()> {
+    let policy = args.policy.over(CopyPolicy::DEFAULT);
+    let mut frames = open(args.file.as_deref(), args.hex)?;
+    let mut walker = Native;
+    let mut printer = Printer::new(out, args.json);
+    for index in 0.. {
+        if frames.is_drained() {
+            printer.out.flush()?;
+        }
+        let Some(frame) = frames.next()? else { break };
+        let answer = walker.headers(frame.bytes, policy)?;
+        printer.print(&Decoded::new(index, &frame, &answer))?;
+    }
+    Ok(())
+}
+
+fn open(file: Option<&Path>, hex: Vec<String>) -> Result<Box<dyn Frames>> {
+    let stdin = Path::new("-");
+    match file {
+        Some(file) => decode::open(Input::open(file)?),
+        None if hex == ["-"] => Ok(Box::new(HexLines::new(Input::open(stdin)?))),
+        None => Ok(Box::new(HexWords::new(hex))),
+    }
+}
+
+const HEADING: &str = "FRAME      LEN  HEAD  L3         L4             VERDICT  NOTES";
+
+/// Prints rows as they come: the columns have fixed widths.
+struct Printer<'o> {
+    out: &'o mut dyn Write,
+    format: Format,
+    line: String,
+}
+
+#[derive(Clone, Copy)]
+enum Format {
+    Json,
+    Text(Style),
+}
+
+impl<'o> Printer<'o> {
+    fn new(out: &'o mut dyn Write, json: bool) -> Self {
+        let format = if json { Format::Json } else { Format::Text(Style::for_stdout()) };
+        Self { out, format, line: String::new() }
+    }
+
+    fn print(&mut self, row: &Decoded) -> io::Result<()> {
+        match self.format {
+            Format::Json => json::write_line(&mut *self.out, row),
+            Format::Text(style) => {
+                if row.index == 0 {
+                    writeln!(self.out, "{}", style.bold(HEADING))?;
+                }
+                self.print_text(row, style)
+            }
+        }
+    }
+
+    fn print_text(&mut self, row: &Decoded, style: Style) -> io::Result<()> {
+        self.line.clear();
+        // Writing to a string cannot fail.
+        let _ = write!(
+            self.line,
+            "{:>5}  {:>7}  {:>4}  {:<9}  {:<13}  {:<7}",
+            row.index,
+            row.len,
+            row.header_len,
+            layer(row.l3.as_deref(), row.l3_offset),
+            layer(row.l4.as_deref(), row.l4_offset),
+            row.verdict,
+        );
+        let notes = notes(row, WIDTH.saturating_sub(self.line.len() + 2));
+        if notes.is_empty() {
+            return writeln!(self.out, "{}", self.line.trim_end());
+        }
+        let style = if row.malformed || row.unparsed { style } else { Style::Plain };
+        writeln!(self.out, "{}  {}", self.line, style.red(notes))
+    }
+}
+
+/// A protocol and where it starts.
+fn layer(name: Option<&str>, offset: Option<u32>) -> String {
+    match (name, offset) {
+        (Some(name), Some(offset)) => format!("{name}@{offset}"),
+        (Some(name), None) => name.to_owned(),
+        (None, _) => "-".to_owned(),
+    }
+}
+
+/// The notes that fit into `room` columns, and how many more there are.
+fn notes(row: &Decoded, room: usize) -> String {
+    let all: Vec<_> = row.notes().collect();
+    (0..=all.len())
+        .rev()
+        .map(|shown| {
+            let mut words = all.get(..shown).unwrap_or_default().join(" ");
+            match all.len() - shown {
+                0 => {}
+                more => {
+                    let _ = write!(words, " +{more}");
+                }
+            }
+            words
+        })
+        .find(|text| text.len() <= room)
+        .unwrap_or_default()
+}
