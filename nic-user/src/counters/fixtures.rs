@@ -1,14 +1,16 @@
 //! Hand-made readings for tests.
 
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::{
+    array,
+    time::{Duration, Instant, UNIX_EPOCH},
+};
 
 use nic_common::{
-    counters::{
-        Counters, HEADER_BINS, IngressCounters, RxCounters, SIZE_BINS, TxCounters, header_bin,
-        size_bin,
-    },
+    counters::{Counters, IngressCounters, RxCounters, TxCounters, header_bin, size_bin},
     policy::{CopyPolicy, Verdict},
 };
+
+use proptest::{collection::vec, prelude::*};
 
 use super::Snapshot;
 
@@ -90,41 +92,93 @@ pub fn mostly_idle() -> Snapshot {
 /// Every counter as large as it can be.
 pub fn huge() -> Snapshot {
     let mut huge = snapshot("eth7", 2, 2);
-    huge.rx.fill(RxCounters {
-        verdicts: [u64::MAX; 3],
-        bytes: u64::MAX,
-        header_bytes: u64::MAX,
-        copied_bytes: u64::MAX,
-        malformed: u64::MAX,
-        unparsed: u64::MAX,
-        fragments: u64::MAX,
-        vlan: u64::MAX,
-        tunnelled: u64::MAX,
-        no_metadata: u64::MAX,
-        logged_at: u64::MAX,
-        sizes: [u64::MAX; SIZE_BINS],
-        headers: [u64::MAX; HEADER_BINS],
-    });
-    huge.ingress.fill(IngressCounters {
-        packets: u64::MAX,
-        bytes: u64::MAX,
-        linear_bytes: u64::MAX,
-        linear_payload_bytes: u64::MAX,
-        gro_packets: u64::MAX,
-        gro_segments: u64::MAX,
-        largest: u64::MAX,
-        pulled: u64::MAX,
-        pull_failed: u64::MAX,
-    });
-    huge.tx.fill(TxCounters {
-        packets: u64::MAX,
-        bytes: u64::MAX,
-        header_bytes: u64::MAX,
-        gso_tcp_packets: u64::MAX,
-        gso_tcp_segments: u64::MAX,
-        gso_udp_packets: u64::MAX,
-        gso_udp_segments: u64::MAX,
-        over_64k: u64::MAX,
-    });
+    huge.rx.fill(rx_of(vec![u64::MAX; RX_FIELDS]));
+    huge.ingress.fill(ingress_of(vec![u64::MAX; INGRESS_FIELDS]));
+    huge.tx.fill(tx_of(vec![u64::MAX; TX_FIELDS]));
     huge
+}
+
+/// Any reading, possible or not.
+pub fn any() -> impl Strategy<Value = Snapshot> {
+    any_up_to(u64::MAX)
+}
+
+/// Any reading of counters that have not wrapped and do not contradict each other.
+pub fn any_plausible() -> impl Strategy<Value = Snapshot> {
+    any_up_to(1 << 48).prop_map(|mut any| {
+        any.rx.iter_mut().for_each(|rx| rx.copied_bytes = rx.copied_bytes.min(rx.bytes));
+        let ingress = any.ingress.iter_mut();
+        ingress.for_each(|ingress| ingress.linear_bytes = ingress.linear_bytes.min(ingress.bytes));
+        any
+    })
+}
+
+fn any_up_to(max: u64) -> impl Strategy<Value = Snapshot> {
+    let counter = || prop_oneof![Just(0), 0..=1000_u64, 0..=max, Just(max)];
+    let side = |fields| vec(vec(counter(), fields), 0..12);
+    let names = (".*", proptest::option::of(".*"), ".*");
+    let sides = (side(RX_FIELDS), side(INGRESS_FIELDS), side(TX_FIELDS));
+    (names, sides).prop_map(|((name, netns, mode), (rx, ingress, tx))| Snapshot {
+        netns,
+        mode,
+        rx: rx.into_iter().map(rx_of).collect(),
+        ingress: ingress.into_iter().map(ingress_of).collect(),
+        tx: tx.into_iter().map(tx_of).collect(),
+        ..snapshot(&name, 0, 0)
+    })
+}
+
+const RX_FIELDS: usize = size_of::<RxCounters>() / size_of::<u64>();
+const INGRESS_FIELDS: usize = size_of::<IngressCounters>() / size_of::<u64>();
+const TX_FIELDS: usize = size_of::<TxCounters>() / size_of::<u64>();
+
+fn rx_of(fields: Vec<u64>) -> RxCounters {
+    let mut fields = fields.into_iter();
+    let mut next = || fields.next().unwrap();
+    RxCounters {
+        verdicts: array::from_fn(|_| next()),
+        bytes: next(),
+        header_bytes: next(),
+        copied_bytes: next(),
+        malformed: next(),
+        unparsed: next(),
+        fragments: next(),
+        vlan: next(),
+        tunnelled: next(),
+        no_metadata: next(),
+        logged_at: next(),
+        sizes: array::from_fn(|_| next()),
+        headers: array::from_fn(|_| next()),
+    }
+}
+
+fn ingress_of(fields: Vec<u64>) -> IngressCounters {
+    let mut fields = fields.into_iter();
+    let mut next = || fields.next().unwrap();
+    IngressCounters {
+        packets: next(),
+        bytes: next(),
+        linear_bytes: next(),
+        linear_payload_bytes: next(),
+        gro_packets: next(),
+        gro_segments: next(),
+        largest: next(),
+        pulled: next(),
+        pull_failed: next(),
+    }
+}
+
+fn tx_of(fields: Vec<u64>) -> TxCounters {
+    let mut fields = fields.into_iter();
+    let mut next = || fields.next().unwrap();
+    TxCounters {
+        packets: next(),
+        bytes: next(),
+        header_bytes: next(),
+        gso_tcp_packets: next(),
+        gso_tcp_segments: next(),
+        gso_udp_packets: next(),
+        gso_udp_segments: next(),
+        over_64k: next(),
+    }
 }

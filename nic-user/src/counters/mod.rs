@@ -6,6 +6,7 @@
 
 pub mod model;
 pub mod rates;
+pub mod text;
 mod time;
 
 #[cfg(test)]
@@ -200,5 +201,29 @@ impl Sides {
     /// Segments of a UDP super-packet.
     fn gso_udp_segments(&self) -> Option<f64> {
         ratio(self.tx.gso_udp_segments, self.tx.gso_udp_packets)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Kind;
+
+    #[test]
+    fn a_queue_that_there_is_not_names_the_range() {
+        let error = |rx, tx, queue| {
+            let error = fixtures::snapshot("eth7", rx, tx).queues(Some(queue)).unwrap_err();
+            assert_eq!(error.kind(), Kind::Usage);
+            error.to_string()
+        };
+        assert_eq!(error(4, 2, 4), "eth7: no queue 4: it has queues 0 to 3");
+        assert_eq!(error(1, 1, 7), "eth7: no queue 7: it has only queue 0");
+        assert_eq!(error(0, 0, 0), "eth7: no queue 0: it has none");
+    }
+
+    #[test]
+    fn a_queue_of_one_side_is_a_queue() {
+        let queues = fixtures::snapshot("eth7", 1, 3).queues(Some(2)).unwrap();
+        assert_eq!(queues.rows, [(2, Sides::ZERO)]);
     }
 }

@@ -12,15 +12,14 @@ use super::{
     rates::{Rate, Rates, SideRates},
     time::rfc3339,
 };
-use crate::error::Result;
+use crate::{error::Result, report::json::Version};
 
 /// What `nicctl stats --json` prints; with `--watch`, once a line.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[schemars(title = "nicctl stats")]
 pub struct Document {
-    /// Version of this format: 1.
-    #[schemars(range(min = 1, max = 1))]
-    pub version: u32,
+    /// Version of this format.
+    pub version: Version<1>,
     /// The interfaces in the order in which they were asked for.
     pub interfaces: Vec<Interface>,
 }
@@ -248,9 +247,6 @@ pub struct DirectionRate {
 }
 
 impl Document {
-    /// The format that this is.
-    pub const VERSION: u32 = 1;
-
     /// What `view` shows of `now`; with `before`, the reading before it, also the rates.
     ///
     /// # Errors
@@ -261,7 +257,7 @@ impl Document {
             Interface::new(view, snapshot, watched)
         };
         let interfaces = now.iter().map(interface).collect::<Result<_>>()?;
-        Ok(Self { version: Self::VERSION, interfaces })
+        Ok(Self { version: Version, interfaces })
     }
 }
 
@@ -419,6 +415,7 @@ fn bins(counts: &[u64], start: fn(usize) -> u32) -> Vec<Bin> {
 mod tests {
     use std::time::Duration;
 
+    use proptest::{prelude::ProptestConfig, prop_assert, proptest};
     use schemars::schema_for;
     use serde_json::{Value, json};
 
@@ -442,13 +439,13 @@ mod tests {
         let json = serde_json::to_string(&document).unwrap();
         // A line an object, to be read by people.
         insta::assert_snapshot!(json.replace("},", "},\n"), @r#"
-{"version":1,"interfaces":[{"name":"eth7","ifindex":7,"netns":"blue","mode":"native","policy":{"rx_copybreak":256,"max_linear":256,"split":true},
-"attached_at":"2024-12-31T23:59:59Z","rx_queues":1,"tx_queues":1,"queues":[{"queue":0,"rx":{"packets":3,"bytes":3000,"copy":0,"split":3,"whole":0,"malformed":0,"unparsed":0,"fragments":0,"vlan":0,"tunnelled":0,"no_metadata":0,"header_bytes":162,"copied_bytes":162,"spared_bytes":2838,"averages":{"packet_bytes":1000.0,"header_bytes":54.0,"spared_share":0.946}},
-"ingress":{"packets":0,"bytes":0,"linear_bytes":0,"linear_payload_bytes":0,"paged_bytes":0,"gro_packets":0,"gro_segments":0,"largest":0,"pulled":0,"pull_failed":0,"averages":{"packet_bytes":null,"gro_segments":null,"linear_payload_share":null}},
-"tx":{"packets":0,"bytes":0,"header_bytes":0,"gso_tcp_packets":0,"gso_tcp_segments":0,"gso_udp_packets":0,"gso_udp_segments":0,"over_64k":0,"averages":{"packet_bytes":null,"header_bytes":null,"gso_tcp_segments":null,"gso_udp_segments":null}}}],"total":{"rx":{"packets":3,"bytes":3000,"copy":0,"split":3,"whole":0,"malformed":0,"unparsed":0,"fragments":0,"vlan":0,"tunnelled":0,"no_metadata":0,"header_bytes":162,"copied_bytes":162,"spared_bytes":2838,"averages":{"packet_bytes":1000.0,"header_bytes":54.0,"spared_share":0.946}},
-"ingress":{"packets":0,"bytes":0,"linear_bytes":0,"linear_payload_bytes":0,"paged_bytes":0,"gro_packets":0,"gro_segments":0,"largest":0,"pulled":0,"pull_failed":0,"averages":{"packet_bytes":null,"gro_segments":null,"linear_payload_share":null}},
-"tx":{"packets":0,"bytes":0,"header_bytes":0,"gso_tcp_packets":0,"gso_tcp_segments":0,"gso_udp_packets":0,"gso_udp_segments":0,"over_64k":0,"averages":{"packet_bytes":null,"header_bytes":null,"gso_tcp_segments":null,"gso_udp_segments":null}}}}]}
-"#);
+        {"version":1,"interfaces":[{"name":"eth7","ifindex":7,"netns":"blue","mode":"native","policy":{"rx_copybreak":256,"max_linear":256,"split":true},
+        "attached_at":"2024-12-31T23:59:59Z","rx_queues":1,"tx_queues":1,"queues":[{"queue":0,"rx":{"packets":3,"bytes":3000,"copy":0,"split":3,"whole":0,"malformed":0,"unparsed":0,"fragments":0,"vlan":0,"tunnelled":0,"no_metadata":0,"header_bytes":162,"copied_bytes":162,"spared_bytes":2838,"averages":{"packet_bytes":1000.0,"header_bytes":54.0,"spared_share":0.946}},
+        "ingress":{"packets":0,"bytes":0,"linear_bytes":0,"linear_payload_bytes":0,"paged_bytes":0,"gro_packets":0,"gro_segments":0,"largest":0,"pulled":0,"pull_failed":0,"averages":{"packet_bytes":null,"gro_segments":null,"linear_payload_share":null}},
+        "tx":{"packets":0,"bytes":0,"header_bytes":0,"gso_tcp_packets":0,"gso_tcp_segments":0,"gso_udp_packets":0,"gso_udp_segments":0,"over_64k":0,"averages":{"packet_bytes":null,"header_bytes":null,"gso_tcp_segments":null,"gso_udp_segments":null}}}],"total":{"rx":{"packets":3,"bytes":3000,"copy":0,"split":3,"whole":0,"malformed":0,"unparsed":0,"fragments":0,"vlan":0,"tunnelled":0,"no_metadata":0,"header_bytes":162,"copied_bytes":162,"spared_bytes":2838,"averages":{"packet_bytes":1000.0,"header_bytes":54.0,"spared_share":0.946}},
+        "ingress":{"packets":0,"bytes":0,"linear_bytes":0,"linear_payload_bytes":0,"paged_bytes":0,"gro_packets":0,"gro_segments":0,"largest":0,"pulled":0,"pull_failed":0,"averages":{"packet_bytes":null,"gro_segments":null,"linear_payload_share":null}},
+        "tx":{"packets":0,"bytes":0,"header_bytes":0,"gso_tcp_packets":0,"gso_tcp_segments":0,"gso_udp_packets":0,"gso_udp_segments":0,"over_64k":0,"averages":{"packet_bytes":null,"header_bytes":null,"gso_tcp_segments":null,"gso_udp_segments":null}}}}]}
+        "#);
     }
 
     #[test]
@@ -527,6 +524,9 @@ mod tests {
         if let Some(name) = schema["$ref"].as_str() {
             return mismatch(root, root.pointer(name.trim_start_matches('#'))?, value);
         }
+        if let Some(constant) = schema.get("const") {
+            return (constant != value).then(|| format!("{value} is not {constant}"));
+        }
         if let Some(choices) = schema["anyOf"].as_array() {
             let errors: Option<Vec<_>> =
                 choices.iter().map(|choice| mismatch(root, choice, value)).collect();
@@ -545,7 +545,8 @@ mod tests {
             schema["type"] == kind
                 || schema["type"].as_array().is_some_and(|kinds| kinds.contains(&kind.into()))
         };
-        if !is(kind) && !(kind == "integer" && is("number")) {
+        let fits = is(kind) || kind == "integer" && is("number");
+        if !fits {
             return Some(format!("{value} is not {}", schema["type"]));
         }
         let items = value.as_array().into_iter().flatten();
@@ -560,6 +561,31 @@ mod tests {
             .filter(|name| name.as_str().is_some_and(|name| value.get(name).is_none()))
             .map(|name| format!("{name} is missing"));
         nested.next().or_else(|| named.next()).or_else(|| missing.next())
+    }
+
+    /// Whether `total` is the sum of `queues` in `field`.
+    fn adds_up(interface: &Value, side: &str, field: &str) -> bool {
+        let of = |sides: &Value| sides[side][field].as_u64();
+        let queues = interface["queues"].as_array().into_iter().flatten();
+        let sum = queues.map(of).sum::<Option<u64>>();
+        let total = of(&interface["total"]);
+        total.is_some() && total == sum
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn totals_are_the_sum_of_the_queues(snapshot in fixtures::any_plausible()) {
+            let document = json_of(&VIEW, None, &[snapshot]);
+            let interface = &document["interfaces"][0];
+            for side in ["rx", "ingress", "tx"] {
+                for (field, value) in interface["total"][side].as_object().unwrap() {
+                    let is_sum = value.is_u64() && field != "largest";
+                    prop_assert!(!is_sum || adds_up(interface, side, field), "{field}");
+                }
+            }
+        }
     }
 
     #[test]
@@ -577,6 +603,11 @@ mod tests {
                 assert_eq!(mismatch(&schema, &schema, &document), None);
             }
         }
-        assert!(mismatch(&schema, &schema, &json!({"version": 1, "interfaces": [{}]})).is_some());
+        let wrong = [
+            json!({"version": 2, "interfaces": []}),
+            json!({"version": 1, "interfaces": [{}]}),
+            json!({"version": 1}),
+        ];
+        assert!(wrong.iter().all(|document| mismatch(&schema, &schema, document).is_some()));
     }
 }
