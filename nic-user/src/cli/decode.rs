@@ -1,7 +1,6 @@
 //! `nicctl decode`: what nicctl sees in frames.
 
 use std::{
-    fmt::Write as _,
     io::{self, Write},
     path::{Path, PathBuf},
 };
@@ -77,7 +76,7 @@ const HEADING: &str = "FRAME      LEN  HEAD  L3         L4             VERDICT  
 struct Printer<'o> {
     out: &'o mut dyn Write,
     format: Format,
-    line: String,
+    line: Vec<u8>,
 }
 
 #[derive(Clone, Copy)]
@@ -89,41 +88,41 @@ enum Format {
 impl<'o> Printer<'o> {
     fn new(out: &'o mut dyn Write, json: bool) -> Self {
         let format = if json { Format::Json } else { Format::Text(Style::for_stdout()) };
-        Self { out, format, line: String::new() }
+        Self { out, format, line: Vec::new() }
     }
 
     fn print(&mut self, row: &Decoded) -> io::Result<()> {
+        self.line.clear();
         match self.format {
-            Format::Json => json::write_line(&mut *self.out, row),
+            Format::Json => json::write_line(&mut self.line, row)?,
             Format::Text(style) => {
                 if row.index == 0 {
                     writeln!(self.out, "{}", style.bold(HEADING))?;
                 }
-                self.print_text(row, style)
+                write_text(&mut self.line, row, style)?;
             }
         }
+        self.out.write_all(&self.line)
     }
+}
 
-    fn print_text(&mut self, row: &Decoded, style: Style) -> io::Result<()> {
-        self.line.clear();
-        // Writing to a string cannot fail.
-        let _ = write!(
-            self.line,
-            "{:>5}  {:>7}  {:>4}  {:<9}  {:<13}  {:<7}",
-            row.index,
-            row.len,
-            row.header_len,
-            layer(row.l3.as_deref(), row.l3_offset),
-            layer(row.l4.as_deref(), row.l4_offset),
-            row.verdict,
-        );
-        let notes = notes(row, WIDTH.saturating_sub(self.line.len() + 2));
-        if notes.is_empty() {
-            return writeln!(self.out, "{}", self.line.trim_end());
-        }
-        let style = if row.malformed || row.unparsed { style } else { Style::Plain };
-        writeln!(self.out, "{}  {}", self.line, style.red(notes))
+fn write_text(line: &mut Vec<u8>, row: &Decoded, style: Style) -> io::Result<()> {
+    write!(
+        line,
+        "{:>5}  {:>7}  {:>4}  {:<9}  {:<13}  ",
+        row.index,
+        row.len,
+        row.header_len,
+        layer(row.l3.as_deref(), row.l3_offset),
+        layer(row.l4.as_deref(), row.l4_offset),
+    )?;
+    const VERDICT: usize = 7;
+    let notes = notes(row, WIDTH.saturating_sub(line.len() + VERDICT + 2));
+    if notes.is_empty() {
+        return writeln!(line, "{}", row.verdict);
     }
+    let style = if row.malformed || row.unparsed { style } else { Style::Plain };
+    writeln!(line, "{:<VERDICT$}  {}", row.verdict, style.red(notes))
 }
 
 /// A protocol and where it starts.
@@ -138,18 +137,12 @@ fn layer(name: Option<&str>, offset: Option<u32>) -> String {
 /// The notes that fit into `room` columns, and how many more there are.
 fn notes(row: &Decoded, room: usize) -> String {
     let all: Vec<_> = row.notes().collect();
-    (0..=all.len())
-        .rev()
-        .map(|shown| {
-            let mut words = all.get(..shown).unwrap_or_default().join(" ");
-            match all.len() - shown {
-                0 => {}
-                more => {
-                    let _ = write!(words, " +{more}");
-                }
-            }
-            words
-        })
-        .find(|text| text.len() <= room)
-        .unwrap_or_default()
+    let shown = |n: usize| {
+        let mut words = all.get(..n).unwrap_or_default().join(" ");
+        if n < all.len() {
+            words += &format!(" +{}", all.len() - n);
+        }
+        words
+    };
+    (0..=all.len()).rev().map(shown).find(|text| text.len() <= room).unwrap_or_default()
 }
