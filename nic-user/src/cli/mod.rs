@@ -5,6 +5,7 @@ mod decode;
 mod man;
 mod policy;
 mod schema;
+pub mod stats;
 
 use std::{
     io::{self, BufWriter, Write},

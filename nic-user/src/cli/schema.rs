@@ -6,6 +6,7 @@ use clap::builder::PossibleValuesParser;
 use schemars::{JsonSchema, Schema, schema_for};
 
 use crate::{
+    counters,
     decode::Decoded,
     report::{
         json,
@@ -15,8 +16,10 @@ use crate::{
 };
 
 /// Every JSON document that nicctl prints.
-const DOCUMENTS: &[Document] =
-    &[Document::of::<Decoded>("decode", "one line of nicctl decode --json")];
+const DOCUMENTS: &[Document] = &[
+    Document::of::<Decoded>("decode", "one line of nicctl decode --json"),
+    Document::of::<counters::model::Document>("stats", "nicctl stats --json"),
+];
 
 struct Document {
     name: &'static str,
