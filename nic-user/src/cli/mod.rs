@@ -1,11 +1,17 @@
 //! The command line: one file a command, from arguments to a library call to output.
 
+mod attach;
 mod completions;
 mod decode;
+mod detach;
+mod list;
+mod log;
 mod man;
+mod name;
 mod policy;
 mod schema;
 pub mod stats;
+mod stats;
 
 use std::{
     io::{self, BufWriter, Write},
