@@ -2,5 +2,6 @@
 //! happened.
 
 pub mod error;
+pub mod lab;
 pub mod netlink;
 pub mod nic;
