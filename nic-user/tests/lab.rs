@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 
+use nic_user::lab::frames::Ends;
 use nic_user::lab::traffic::{self, IpVersion};
 use nic_user::lab::{Lab, Shape};
 use nic_user::nic::namespace::{current_cookie, name_of_cookie, named_namespaces};
@@ -144,4 +145,19 @@ fn a_panic_inside_a_host_comes_out() {
     let lab = Lab::new(Shape::default()).unwrap();
     let outcome = std::panic::catch_unwind(|| lab.a().run(|| panic!("inside")));
     assert_eq!(outcome.unwrap_err().downcast_ref(), Some(&"inside"));
+}
+
+#[test]
+fn every_sample_can_be_sent() {
+    needs_root!();
+    let lab = Lab::new(Shape::default()).unwrap();
+    let ends = Ends::between(lab.a(), lab.b());
+    let frames: Vec<_> = [ends.samples(), ends.malformed()]
+        .concat()
+        .into_iter()
+        .map(|sample| sample.frame)
+        .collect();
+    let before = lab.b().stats().unwrap().rx_packets;
+    assert_eq!(traffic::send_frames(lab.a(), &frames).unwrap(), frames.len() as u64);
+    assert!(lab.b().stats().unwrap().rx_packets - before >= frames.len() as u64);
 }
