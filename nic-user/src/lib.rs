@@ -5,6 +5,7 @@ pub mod cli;
 pub mod counters;
 pub mod decode;
 pub mod error;
+pub mod lab;
 pub mod netlink;
 pub mod nic;
 pub mod report;

@@ -76,10 +76,14 @@ pub struct LinkInfo {
     pub name: String,
     /// What kind of virtual device it is: `veth`, `bond`, `vlan`, ...; `None` for hardware.
     pub kind: Option<String>,
+    /// Ethernet address; `None` for links that have none, or one of another length.
+    pub mac: Option<[u8; 6]>,
     /// Largest packet without the link header, in bytes.
     pub mtu: u32,
     /// Whether it is administratively up (`IFF_UP`).
     pub up: bool,
+    /// Whether packets can pass (`IFF_RUNNING`): up, with a carrier, and the kernel knows it.
+    pub running: bool,
     /// Receive queues it was created with, in use or not: the most it can ever have.
     pub rx_queues: u32,
     /// Transmit queues it was created with, in use or not.
@@ -112,6 +116,7 @@ impl LinkInfo {
         let mut info = Self {
             ifindex: u32::try_from(header.ifi_index).ok().filter(|&index| index != 0)?,
             up: header.ifi_flags & libc::IFF_UP as u32 != 0,
+            running: header.ifi_flags & libc::IFF_RUNNING as u32 != 0,
             ..Self::default()
         };
         info.read(attributes);
@@ -124,6 +129,7 @@ impl LinkInfo {
         for attribute in attributes.flatten() {
             match attribute {
                 LinkAttrs::Ifname(name) => self.name = text(name),
+                LinkAttrs::Address(address) => self.mac = address.try_into().ok(),
                 LinkAttrs::Mtu(mtu) => self.mtu = mtu,
                 LinkAttrs::NumRxQueues(queues) => self.rx_queues = queues,
                 LinkAttrs::NumTxQueues(queues) => self.tx_queues = queues,
@@ -182,6 +188,40 @@ fn decode_xdp(attributes: IterableXdpAttrs<'_>) -> Vec<XdpAttachment> {
     attachments
 }
 
+/// What a link counted since it was made (`struct rtnl_link_stats64`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkStats {
+    /// Packets received.
+    pub rx_packets: u64,
+    /// Bytes received.
+    pub rx_bytes: u64,
+    /// Received packets that were dropped.
+    pub rx_dropped: u64,
+    /// Packets sent.
+    pub tx_packets: u64,
+    /// Bytes sent.
+    pub tx_bytes: u64,
+    /// Packets that were dropped instead of sent.
+    pub tx_dropped: u64,
+}
+
+impl LinkStats {
+    fn decode(payload: &[u8]) -> Option<Self> {
+        let (_, attributes) = OpGetlinkDo::decode_request(payload);
+        attributes.flatten().find_map(|attribute| match attribute {
+            LinkAttrs::Stats64(stats) => Some(Self {
+                rx_packets: stats.rx_packets,
+                rx_bytes: stats.rx_bytes,
+                rx_dropped: stats.rx_dropped,
+                tx_packets: stats.tx_packets,
+                tx_bytes: stats.tx_bytes,
+                tx_dropped: stats.tx_dropped,
+            }),
+            _ => None,
+        })
+    }
+}
+
 /// Reads and changes the links of the network namespace in which it was opened.
 pub struct Links {
     pub(super) socket: Socket,
@@ -204,6 +244,17 @@ impl Links {
             return Err(Error::from_errno(libc::ENODEV));
         }
         self.get(query(ifindex))
+    }
+
+    /// What the link with this index counted.
+    pub fn stats(&mut self, ifindex: u32) -> Result<LinkStats> {
+        let query = Request::with_header(&ifinfomsg(ifindex, 0, 0));
+        let reply = self.socket.request(libc::RTM_GETLINK, 0, query.as_bytes())?;
+        reply
+            .messages
+            .iter()
+            .find_map(|message| LinkStats::decode(message))
+            .ok_or_else(|| Error::malformed("no statistics in it"))
     }
 
     /// Every link of the namespace, by index.
@@ -300,6 +351,7 @@ mod tests {
         #[test]
         fn no_payload_makes_the_decoder_panic(payload: Vec<u8>) {
             let _ = LinkInfo::decode(&payload);
+            let _ = LinkStats::decode(&payload);
         }
 
         #[test]
@@ -309,6 +361,7 @@ mod tests {
             });
             let bytes = message.as_bytes();
             let _ = LinkInfo::decode(bytes);
+            let _ = LinkStats::decode(bytes);
             let _ = LinkInfo::decode(&bytes[..cut % bytes.len()]);
         }
 
