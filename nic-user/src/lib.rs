@@ -8,4 +8,5 @@ pub mod error;
 pub mod lab;
 pub mod netlink;
 pub mod nic;
+pub mod offload;
 pub mod report;

@@ -1,8 +1,19 @@
 //! `nicctl attach`: load the programs and attach them to interfaces.
 
-use clap::ValueEnum;
+use std::io::{self, Write};
 
-use super::{name, policy::PolicyArgs};
+use clap::ValueEnum;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{name, policy::PolicyArgs, target};
+use crate::{
+    error::Result,
+    netlink::link::XdpMode,
+    nic::namespace,
+    offload::{self, Attached, Lock, ModeWanted, Options, Slot},
+    report::json::{self, Version},
+};
 
 /// How XDP runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -60,4 +71,136 @@ pub(super) struct Args {
 
     #[command(flatten)]
     policy: PolicyArgs,
+}
+
+/// What `nicctl attach --json` prints.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Document {
+    version: Version<1>,
+    /// Whether nothing was changed, because of --dry-run.
+    dry_run: bool,
+    /// How names were resolved to the interfaces below them.
+    resolved: Vec<String>,
+    /// One entry an interface.
+    interfaces: Vec<Entry>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Entry {
+    /// Name of the interface.
+    name: String,
+    /// Its index in its network namespace.
+    ifindex: u32,
+    /// XDP mode: `native`, `generic` or `offload`.
+    mode: &'static str,
+    /// Build of the XDP program: `single-buffer` or `frags`.
+    build: &'static str,
+    /// Frames of up to so many bytes are copied whole.
+    rx_copybreak: u16,
+    /// Headers of up to so many bytes are split off.
+    max_linear: u16,
+    /// Whether headers are split off at all.
+    split: bool,
+    /// Whether programs that were attached already were replaced.
+    upgraded: bool,
+    /// Why it is not native, why it is the frags build, what else there is to know.
+    notes: Vec<String>,
+}
+
+pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+    target::enter(args.netns.as_deref())?;
+    let (nics, resolved) = target::interfaces(&args.interfaces)?;
+    let policy = |base| args.policy.over(base);
+    let options = Options {
+        mode: match args.mode {
+            Mode::Auto => ModeWanted::Auto,
+            Mode::Native => ModeWanted::Only(XdpMode::Native),
+            Mode::Generic => ModeWanted::Only(XdpMode::Generic),
+            Mode::Offload => ModeWanted::Only(XdpMode::Offload),
+        },
+        policy: &policy,
+        pull: args.pull,
+        log: args.log,
+        clsact: false,
+    };
+    let attached = if args.dry_run {
+        nics.iter().map(|nic| offload::plan(nic, &options)).collect::<Result<_>>()?
+    } else {
+        attach_all(&nics, &options)?
+    };
+    report(args, resolved, attached, out)?;
+    Ok(())
+}
+
+/// Attaches to all or to none: when one fails, those attached for the first time are detached.
+fn attach_all(nics: &[crate::nic::Nic], options: &Options<'_>) -> Result<Vec<Attached>> {
+    let lock = Lock::take(target::say_waiting)?;
+    let mut attached: Vec<Attached> = Vec::new();
+    for nic in nics {
+        match offload::attach(&lock, nic, options) {
+            Ok(one) => attached.push(one),
+            Err(error) => {
+                let netns = namespace::current_cookie()?;
+                for new in attached.iter().filter(|attached| !attached.upgraded) {
+                    offload::detach(&lock, &Slot::new(netns, new.ifindex)?)?;
+                }
+                return Err(error);
+            }
+        }
+    }
+    Ok(attached)
+}
+
+fn report(
+    args: &Args,
+    resolved: Vec<String>,
+    attached: Vec<Attached>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    if args.json {
+        let interfaces = attached.into_iter().map(Entry::from).collect();
+        let dry_run = args.dry_run;
+        return json::write_pretty(
+            out,
+            &Document { version: Version, dry_run, resolved, interfaces },
+        );
+    }
+    for step in resolved {
+        writeln!(out, "{step}")?;
+    }
+    for one in attached {
+        let verb = match (args.dry_run, one.upgraded) {
+            (false, false) => "attached",
+            (false, true) => "upgraded",
+            (true, false) => "would attach",
+            (true, true) => "would upgrade",
+        };
+        writeln!(
+            out,
+            "{}: {verb}, {} mode, {} build",
+            one.name,
+            one.mode.name(),
+            one.build.name()
+        )?;
+        for note in one.notes {
+            writeln!(out, "  {note}")?;
+        }
+    }
+    Ok(())
+}
+
+impl From<Attached> for Entry {
+    fn from(attached: Attached) -> Self {
+        Self {
+            name: attached.name,
+            ifindex: attached.ifindex,
+            mode: attached.mode.name(),
+            build: attached.build.name(),
+            rx_copybreak: attached.policy.rx_copybreak,
+            max_linear: attached.policy.max_linear,
+            split: attached.policy.split,
+            upgraded: attached.upgraded,
+            notes: attached.notes,
+        }
+    }
 }

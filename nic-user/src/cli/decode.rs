@@ -11,6 +11,7 @@ use super::policy::PolicyArgs;
 use crate::{
     decode::{self, Decoded, Frames, HexLines, HexWords, Input, Native, Walker},
     error::Result,
+    offload::BpfWalker,
     report::{WIDTH, json, style::Style},
 };
 
@@ -37,6 +38,10 @@ pub(super) struct Args {
     #[arg(long, value_name = "HEX", conflicts_with = "file")]
     hex: Vec<String>,
 
+    /// Ask the BPF program, loaded but attached to nothing, instead of this process's own code
+    #[arg(long)]
+    bpf: bool,
+
     /// Print one JSON document a line (`nicctl schema decode`)
     #[arg(long)]
     json: bool,
@@ -48,7 +53,8 @@ pub(super) struct Args {
 pub(super) fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let policy = args.policy.over(CopyPolicy::DEFAULT);
     let mut frames = open(args.file.as_deref(), args.hex)?;
-    let mut walker = Native;
+    let mut walker: Box<dyn Walker> =
+        if args.bpf { Box::new(BpfWalker::load()?) } else { Box::new(Native) };
     let mut printer = Printer::new(out, args.json);
     for index in 0.. {
         if frames.is_drained() {

@@ -5,13 +5,14 @@ mod completions;
 mod decode;
 mod detach;
 mod list;
+mod located;
 mod log;
 mod man;
 mod name;
 mod policy;
 mod schema;
-pub mod stats;
 mod stats;
+mod target;
 
 use std::{
     io::{self, BufWriter, Write},
@@ -40,6 +41,11 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Attach(attach::Args),
+    Stats(stats::Args),
+    List(list::Args),
+    Detach(detach::Args),
+    Log(log::Args),
     Decode(decode::Args),
     Schema(schema::Args),
     Completions(completions::Args),
@@ -49,6 +55,11 @@ enum Command {
 impl Command {
     fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         match self {
+            Self::Attach(args) => attach::run(&args, out),
+            Self::Stats(args) => stats::run(&args, out),
+            Self::List(args) => list::run(&args, out),
+            Self::Detach(args) => detach::run(&args, out),
+            Self::Log(args) => log::run(&args, out),
             Self::Decode(args) => decode::run(args, out),
             Self::Schema(args) => schema::run(&args, out),
             Self::Completions(args) => completions::run(&args, out),

@@ -5,6 +5,7 @@ use std::io::Write;
 use clap::builder::PossibleValuesParser;
 use schemars::{JsonSchema, Schema, schema_for};
 
+use super::{attach, detach, list, log};
 use crate::{
     counters,
     decode::Decoded,
@@ -17,7 +18,11 @@ use crate::{
 
 /// Every JSON document that nicctl prints.
 const DOCUMENTS: &[Document] = &[
+    Document::of::<attach::Document>("attach", "nicctl attach --json"),
     Document::of::<Decoded>("decode", "one line of nicctl decode --json"),
+    Document::of::<detach::Document>("detach", "nicctl detach --json"),
+    Document::of::<list::Document>("list", "nicctl list --json"),
+    Document::of::<log::Document>("log", "one line of nicctl log --json"),
     Document::of::<counters::model::Document>("stats", "nicctl stats --json"),
 ];
 

@@ -10,6 +10,7 @@ use std::{
 
 use tokio::time::{Instant, timeout_at};
 
+use super::{located, name, target};
 use crate::{
     counters::{Snapshot, View, model::Document, rates::Rates, text},
     error::{Error, Result},
@@ -30,10 +31,14 @@ Examples:
   nicctl stats eth0 --watch 0.5
   nicctl stats eth0 --queue 3 --histogram
   nicctl stats --json | jq '.interfaces[] | {name, rx: .total.rx.packets}'")]
-pub struct Args {
+pub(super) struct Args {
     /// Interfaces; all attached ones if there are none
-    #[arg(value_name = "IFACE")]
-    pub interfaces: Vec<String>,
+    #[arg(value_name = "IFACE", value_parser = name::utf8())]
+    interfaces: Vec<String>,
+
+    /// The network namespace that the interfaces are in, as `ip netns` names it
+    #[arg(long, value_name = "NAME", value_parser = name::utf8())]
+    netns: Option<String>,
 
     /// Show rates every SECS seconds, 0.1 to 86400, until interrupted
     #[arg(long, value_name = "SECS", num_args = 0..=1, default_missing_value = "1")]
@@ -68,13 +73,18 @@ impl FromStr for Period {
     }
 }
 
+pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+    target::enter(args.netns.as_deref())?;
+    show(args, out, || located::snapshots(&args.interfaces, args.netns.is_none()))
+}
+
 /// Shows what `read` reads.
 ///
 /// # Errors
 ///
 /// What `read` or writing to `out` ends in; [`Kind::Usage`](crate::error::Kind::Usage) if an
 /// interface lacks the queue that is asked for.
-pub fn run(
+fn show(
     args: &Args,
     out: &mut dyn Write,
     mut read: impl FnMut() -> Result<Vec<Snapshot>>,
@@ -109,7 +119,7 @@ async fn interrupt() {
 /// # Errors
 ///
 /// The first error of `read` or `show`.
-pub async fn watch(
+async fn watch(
     period: Duration,
     stop: impl Future<Output = ()>,
     mut read: impl FnMut() -> Result<Vec<Snapshot>>,
@@ -318,7 +328,7 @@ mod tests {
         let run = |args: &[&str]| {
             let mut out = Vec::new();
             let read = || Ok(vec![fixtures::busy(), fixtures::snapshot("eth8", 4, 4)]);
-            super::run(&parse(args).unwrap(), &mut out, read).map(|()| out)
+            show(&parse(args).unwrap(), &mut out, read).map(|()| out)
         };
         let document: Value = serde_json::from_slice(&run(&["--json"]).unwrap()).unwrap();
         assert_eq!(document["version"], 1);

@@ -7,7 +7,6 @@
 pub mod model;
 pub mod rates;
 pub mod text;
-mod time;
 
 #[cfg(test)]
 pub(crate) mod fixtures;

@@ -10,9 +10,11 @@ use serde::Serialize;
 use super::{
     Sides, Snapshot, View,
     rates::{Rate, Rates, SideRates},
-    time::rfc3339,
 };
-use crate::{error::Result, report::json::Version};
+use crate::{
+    error::Result,
+    report::{json::Version, time::rfc3339},
+};
 
 /// What `nicctl stats --json` prints; with `--watch`, once a line.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]

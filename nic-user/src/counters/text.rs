@@ -11,12 +11,12 @@ use super::{
     Queues, Sides, Snapshot,
     model::{Bin, header_bins, size_bins},
     rates::{Rate, Rates, SideRates},
-    time::rfc3339,
 };
 use crate::report::{
     WIDTH, number,
     style::Style,
     table::{Align, Table},
+    time::rfc3339,
 };
 
 /// With more queues than this, idle ones that follow each other share a line.

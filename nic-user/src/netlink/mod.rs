@@ -6,8 +6,8 @@
 pub mod ethtool_ioctl;
 pub mod link;
 pub mod link_edit;
-mod request;
 pub mod qdisc;
+mod request;
 pub mod socket;
 
 use std::fmt;

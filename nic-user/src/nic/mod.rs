@@ -2,6 +2,7 @@
 
 pub mod name;
 pub mod namespace;
+pub mod preflight;
 pub mod resolve;
 
 pub use name::InterfaceName;

@@ -14,7 +14,7 @@ use aya::programs::{
 use nic_common::{policy::CopyPolicy, record::AttachRecord};
 
 use super::{
-    attachment::{self, Attachment},
+    attachment::Attachment,
     clsact, foreign,
     lock::Lock,
     object::{self, Build, EGRESS, INGRESS, Object, Parameters},
@@ -159,11 +159,7 @@ fn preflight_notes(nic: &Nic, mode: XdpMode, only: bool) -> Result<Vec<String>> 
 
 /// The builds to try, in this order.
 fn builds(nic: &Nic) -> &'static [Build] {
-    if preflight::needs_frags(nic) {
-        &[Build::Frags]
-    } else {
-        &[Build::SingleBuffer, Build::Frags]
-    }
+    if preflight::needs_frags(nic) { &[Build::Frags] } else { &[Build::SingleBuffer, Build::Frags] }
 }
 
 struct Attaching<'a> {
@@ -176,7 +172,8 @@ struct Attaching<'a> {
 impl Attaching<'_> {
     fn fresh(mut self) -> Result<Attached> {
         let policy = (self.options.policy)(CopyPolicy::DEFAULT);
-        let mut object = Object::load(&parameters(self.nic, self.options, policy), Some(self.slot))?;
+        let mut object =
+            Object::load(&parameters(self.nic, self.options, policy), Some(self.slot))?;
         let (link, mode, build) = self.attach_xdp(&mut object)?;
         let mut record = record(self.nic, self.slot, self.options, mode, build);
         object.write_record(&record)?;
@@ -306,9 +303,9 @@ fn upgrade(nic: &Nic, options: &Options<'_>, attachment: &Attachment) -> Result<
     let mut attaching = Attaching { nic, options, slot, notes: Vec::new() };
     let (mode, build) = match options.mode {
         ModeWanted::Only(mode) if mode != attachment.mode() => {
-            attaching.change_mode(&mut object, attachment)?
+            attaching.change_mode(&mut object, attachment.mode())?
         }
-        _ => (attachment.mode(), attaching.replace_xdp(&mut object, attachment.mode())?),
+        _ => (attachment.mode(), attaching.replace_xdp(&mut object)?),
     };
     let kept = attachment.record().options & (AttachRecord::CLSACT | AttachRecord::OWN_QDISC);
     let mut record = AttachRecord {
@@ -326,51 +323,41 @@ fn upgrade(nic: &Nic, options: &Options<'_>, attachment: &Attachment) -> Result<
 
 impl Attaching<'_> {
     /// The kernel fixes the mode of a link, so another mode takes another link.
-    fn change_mode(
-        &mut self,
-        object: &mut Object,
-        attachment: &Attachment,
-    ) -> Result<(XdpMode, Build)> {
-        let path = self.slot.pin(slot::XDP_LINK);
+    fn change_mode(&mut self, object: &mut Object, old: XdpMode) -> Result<(XdpMode, Build)> {
         self.slot.detach_link(slot::XDP_LINK)?;
-        let (link, mode, build) = self.attach_xdp(object).inspect_err(|_| {
-            // Back to the mode that worked.
-            if let Ok((link, _)) = self.attach_xdp_in(object, attachment.mode()) {
-                let _ = pin_link(link, self.slot, slot::XDP_LINK);
+        let changed = self.attach_xdp(object);
+        let (link, mode, build) = match changed {
+            Ok(attached) => attached,
+            Err(error) => {
+                // Back to the mode that worked.
+                let (link, _) = self.attach_xdp_as(object, old)?;
+                pin_link(link, self.slot, slot::XDP_LINK)?;
+                return Err(error);
             }
-        })?;
-        let _ = path;
+        };
         pin_link(link, self.slot, slot::XDP_LINK)?;
         self.notes.push(format!(
-            "frames between {} and {} mode were not counted",
-            attachment.mode().name(),
+            "frames that came between {} and {} mode were not counted",
+            old.name(),
             mode.name()
         ));
         Ok((mode, build))
     }
 
-    fn replace_xdp(&mut self, object: &mut Object, mode: XdpMode) -> Result<Build> {
+    /// Puts the first build that the device takes into the link that there is.
+    fn replace_xdp(&mut self, object: &mut Object) -> Result<Build> {
+        let action = "replace the XDP program";
         let mut refusals = Vec::new();
         for &build in builds(self.nic) {
-            let program = object.xdp(build)?;
-            let path = self.slot.pin(slot::XDP_LINK);
-            let replaced = PinnedLink::from_pin(&path)
-                .map_err(|error| object::loading("open the XDP link", &error))
-                .and_then(|link| {
-                    XdpLink::try_from(FdLink::from(link))
-                        .map_err(|error| object::loading("open the XDP link", &error))
-                })
-                .and_then(|link| {
-                    program
-                        .attach_to_link(link)
-                        .map_err(|error| object::loading("replace the XDP program", &error))
-                });
-            match replaced {
+            let pinned = PinnedLink::from_pin(self.slot.pin(slot::XDP_LINK));
+            let link = pinned
+                .and_then(|link| XdpLink::try_from(FdLink::from(link)))
+                .map_err(|error| object::loading(action, &error))?;
+            match object.xdp(build)?.attach_to_link(link) {
                 Ok(_) => return Ok(build),
-                Err(error) => refusals.push(error),
+                Err(error) => refusals.push(object::loading(action, &error)),
             }
         }
-        let _ = mode;
         Err(refusals.swap_remove(0))
     }
 }
@@ -382,9 +369,8 @@ fn link_xdp(program: &mut Xdp, nic: &Nic, mode: XdpMode) -> Result<FdLink> {
         XdpMode::Generic => AyaMode::Skb,
         XdpMode::Offload => AyaMode::Hardware,
     };
-    let attached = program
-        .attach_to_if_index(nic.ifindex(), aya_mode)
-        .and_then(|id| program.take_link(id));
+    let attached =
+        program.attach_to_if_index(nic.ifindex(), aya_mode).and_then(|id| program.take_link(id));
     let action = || format!("{} XDP", mode.name());
     match attached {
         Ok(link) => FdLink::try_from(link).map_err(|error| object::loading(&action(), &error)),
@@ -456,7 +442,8 @@ fn attach_tcx(
     slot: &Slot,
     pin: &str,
 ) -> Result<(), TcxError> {
-    let failed = |error: &(dyn std::error::Error + 'static)| TcxError::Failed(object::loading("TCX", error));
+    let failed =
+        |error: &(dyn std::error::Error + 'static)| TcxError::Failed(object::loading("TCX", error));
     if let Ok(old) = PinnedLink::from_pin(slot.pin(pin)) {
         let old = FdLink::from(old).try_into().map_err(|error| failed(&error))?;
         program.attach_to_link(old).map_err(|error| failed(&error))?;

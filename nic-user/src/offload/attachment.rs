@@ -157,7 +157,8 @@ pub fn read_record(slot: &Slot) -> Result<AttachRecord> {
 pub fn read_policy(slot: &Slot) -> Result<CopyPolicy> {
     let action = "read the copy policy";
     let map = Map::Array(object::pinned_map(&slot.pin(slot::POLICY))?);
-    let map: Array<MapData, u64> = map.try_into().map_err(|error| object::loading(action, &error))?;
+    let map: Array<MapData, u64> =
+        map.try_into().map_err(|error| object::loading(action, &error))?;
     map.get(&0, 0).map(CopyPolicy::from_word).map_err(|error| object::loading(action, &error))
 }
 

@@ -45,8 +45,12 @@ pub fn attach(object: &mut Object, nic: &Nic, record: &mut AttachRecord) -> Resu
     }
     for (name, hook) in HOOKS {
         let program = object.classifier(name)?;
-        let link = if replace { replace_filter(program, nic, hook) } else { add_filter(program, nic, hook) }
-            .map_err(|error| object::loading(&action(&format!("attach {name}")), &*error))?;
+        let link = if replace {
+            replace_filter(program, nic, hook)
+        } else {
+            add_filter(program, nic, hook)
+        }
+        .map_err(|error| object::loading(&action(&format!("attach {name}")), &*error))?;
         // Dropping it would remove the filter.
         std::mem::forget(link);
     }
@@ -97,8 +101,7 @@ fn remove_here(slot: &Slot, record: &AttachRecord) -> Result<()> {
         return Ok(());
     };
     for (_, hook) in HOOKS {
-        if let Ok(filter) =
-            SchedClassifierLink::attached(&link.name, hook, PRIORITY, HANDLE, None)
+        if let Ok(filter) = SchedClassifierLink::attached(&link.name, hook, PRIORITY, HANDLE, None)
         {
             // Gone already, or gone now.
             let _ = aya::programs::Link::detach(filter);

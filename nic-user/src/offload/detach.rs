@@ -1,6 +1,9 @@
 //! Detaching.
 
-use super::{lock::Lock, slot::{self, Slot}};
+use super::{
+    lock::Lock,
+    slot::{self, Slot},
+};
 use crate::error::Result;
 
 /// Removes what was attached to the interface of `slot`; false if there was nothing.

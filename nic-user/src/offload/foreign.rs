@@ -4,11 +4,7 @@ use std::{fs, path::Path};
 
 use aya::programs::{loaded_links, loaded_programs};
 
-use crate::{
-    error::Error,
-    netlink::link::XdpAttachment,
-    nic::Nic,
-};
+use crate::{error::Error, netlink::link::XdpAttachment, nic::Nic};
 
 /// The error for an interface that has a program of somebody else.
 pub fn refusal(nic: &Nic, attached: &XdpAttachment) -> Error {

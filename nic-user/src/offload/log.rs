@@ -1,6 +1,6 @@
 //! The messages of the kernel programs, as they come.
 
-use std::{io, os::fd::AsRawFd};
+use std::{convert::Infallible, io, os::fd::AsFd};
 
 use aya_log::EbpfLogger;
 use log::{Log, Metadata, Record};
@@ -24,20 +24,11 @@ impl<F: Fn(&str) + Send + Sync> Log for Sink<F> {
     fn flush(&self) {}
 }
 
-/// A descriptor that the logger keeps open.
-struct Ready(std::os::fd::RawFd);
-
-impl AsRawFd for Ready {
-    fn as_raw_fd(&self) -> std::os::fd::RawFd {
-        self.0
-    }
-}
-
 /// Hands every message of an attachment to `message`; ends only with an error.
 pub async fn follow(
     attachment: &Attachment,
     message: impl Fn(&str) + Send + Sync,
-) -> Result<std::convert::Infallible> {
+) -> Result<Infallible> {
     let name = attachment.recorded_name();
     let program = attachment
         .xdp_program()
@@ -46,7 +37,8 @@ pub async fn follow(
     let mut logger = EbpfLogger::init_from_id_with_logger(program, Sink(message))
         .map_err(|error| object::loading(&action, &error))?;
     let failed = |error: io::Error| Error::io(&action, &error);
-    let ready = AsyncFd::new(Ready(logger.as_raw_fd())).map_err(failed)?;
+    let ring = logger.as_fd().try_clone_to_owned().map_err(failed)?;
+    let ready = AsyncFd::register(ring).map_err(|error| failed(error.into()))?;
     loop {
         let mut guard = ready.readable().await.map_err(failed)?;
         logger.flush();

@@ -2,6 +2,7 @@
 
 use std::{
     fs, io,
+    os::fd::AsFd,
     path::{Path, PathBuf},
 };
 
@@ -51,6 +52,11 @@ impl Slot {
         Ok(Self { path: parent.join(format!("{netns}-{ifindex}")), ifindex, netns })
     }
 
+    /// The slot of an interface if it exists; changes nothing.
+    pub fn existing(netns: u64, ifindex: u32) -> Result<Option<Self>> {
+        Ok(Self::all()?.into_iter().find(|slot| slot.netns == netns && slot.ifindex == ifindex))
+    }
+
     /// All slots there are, sorted by namespace and index.
     pub fn all() -> Result<Vec<Self>> {
         let mut slots: Vec<Self> = entries()?.into_iter().filter_map(Self::parse).collect();
@@ -93,18 +99,24 @@ impl Slot {
             .map_err(|error| Error::io(format!("rename {}", staged.path.display()), &error))
     }
 
+    /// Detaches one link and removes its pin; it may be gone already.
+    pub fn detach_link(&self, name: &str) -> Result<()> {
+        let path = self.pin(name);
+        let gone =
+            |error: &io::Error| matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOLINK));
+        let detached = sys::open_pin(&path).and_then(|link| sys::detach_link(link.as_fd()));
+        match detached.and_then(|()| fs::remove_file(&path)) {
+            Err(error) if !gone(&error) => {
+                Err(Error::io(format!("detach {}", path.display()), &error))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Detaches every link in the slot, undoes what is not a link, and removes the directory.
     pub fn remove(&self) -> Result<()> {
         for name in LINKS {
-            let path = self.pin(name);
-            match sys::open_pin(&path).and_then(|link| sys::detach_link(std::os::fd::AsFd::as_fd(&link))) {
-                Ok(()) => {}
-                // No such link, or the interface went away with it.
-                Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOLINK)) => {}
-                Err(error) => {
-                    return Err(Error::io(format!("detach {}", path.display()), &error));
-                }
-            }
+            self.detach_link(name)?;
         }
         clsact::remove(self)?;
         remove_directory(&self.path)

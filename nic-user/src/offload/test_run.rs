@@ -1,11 +1,10 @@
 //! The header walk as the loaded XDP program does it (`BPF_PROG_TEST_RUN`).
 
-use aya::programs::{TestRunOptions, Xdp};
-use nic_common::{
-    headers::Flags,
-    metadata::Metadata,
-    policy::CopyPolicy,
+use aya::{
+    TestRun,
+    programs::{TestRunOptions, Xdp},
 };
+use nic_common::{metadata::Metadata, policy::CopyPolicy};
 
 use super::{
     attachment,
@@ -66,7 +65,7 @@ impl Walker for BpfWalker {
             header_len: metadata.header_len.into(),
             l3: Some(metadata.l3),
             l4: metadata.l4.number(),
-            flags: Flags::from_bits(metadata.flags.bits()),
+            flags: metadata.flags,
             verdict: metadata.verdict,
             layout: None,
         })
@@ -75,11 +74,8 @@ impl Walker for BpfWalker {
 
 /// Runs the program over one frame; the length of what it left, metadata included.
 fn run(program: &Xdp, frame: &[u8], out: &mut [u8]) -> Result<usize> {
-    let options = TestRunOptions {
-        data_in: Some(frame),
-        data_out: Some(out),
-        ..TestRunOptions::new()
-    };
+    let options =
+        TestRunOptions { data_in: Some(frame), data_out: Some(out), ..TestRunOptions::new() };
     let result = program.test_run(options).map_err(|error| {
         object::loading(&format!("test run of a frame of {} bytes", frame.len()), &error)
     })?;

@@ -4,6 +4,7 @@ pub mod json;
 pub mod number;
 pub mod style;
 pub mod table;
+pub mod time;
 
 /// Widest line of any table, in columns.
 pub const WIDTH: usize = 80;
