@@ -2,7 +2,6 @@
 
 pub mod name;
 pub mod namespace;
-pub mod preflight;
 pub mod resolve;
 
 pub use name::InterfaceName;
