@@ -1,7 +1,11 @@
 //! What is known about XDP in each driver, as data with its source.
 //!
-//! Numbers are from the sources of Linux 6.12, where `source` names the function that checks
+//! Limits are from the sources of Linux 6.12, where `source` names the function that checks
 //! them. Sizes assume a `struct skb_shared_info` of 320 bytes, as on 64-bit machines.
+//!
+//! First kernels up to 5.3 are those of bcc's docs/kernel-versions.md, except veth's (4.14 there is
+//! generic XDP). Later ones are confirmed only where a commit is cited; since 6.3 they do not
+//! matter, because then the kernel itself is asked.
 
 use std::fmt;
 use std::str::FromStr;
