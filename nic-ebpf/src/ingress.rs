@@ -14,15 +14,19 @@ use crate::{
 pub fn count(ctx: &TcContext) {
     // SAFETY: the context is valid for the whole run of the program.
     let skb = unsafe { &*ctx.skb.skb };
-    // `skb_record_rx_queue` (include/linux/skbuff.h) stores the queue plus one.
-    let queue = skb.queue_mapping.saturating_sub(1);
+    let metadata = metadata(ctx, skb);
+    let queue = match &metadata {
+        Some(metadata) => u32::from(metadata.queue),
+        // `skb_record_rx_queue` (include/linux/skbuff.h) stores the queue plus one.
+        None => skb.queue_mapping.saturating_sub(1),
+    };
     let Some(counters) = maps::NIC_INGRESS.get_ptr_mut(queue) else { return };
     // SAFETY: the slot belongs to this CPU, and softirqs of one CPU do not interrupt each other.
     let counters = unsafe { &mut *counters };
     let linear = Direct::skb(ctx);
     let len = skb.len;
     let linear_len = linear.linear_len();
-    let (header_len, verdict) = header_len_and_verdict(ctx, skb, &linear);
+    let (header_len, verdict) = header_len_and_verdict(ctx, skb, &linear, metadata);
     counters.packets += 1;
     counters.bytes += u64::from(len);
     counters.linear_bytes += u64::from(linear_len);
@@ -44,12 +48,17 @@ pub fn count(ctx: &TcContext) {
 
 /// From XDP's metadata where it still fits the packet, else from the packet.
 #[inline(always)]
-fn header_len_and_verdict(ctx: &TcContext, skb: &__sk_buff, linear: &Direct) -> (u32, Verdict) {
+fn header_len_and_verdict(
+    ctx: &TcContext,
+    skb: &__sk_buff,
+    linear: &Direct,
+    metadata: Option<Metadata>,
+) -> (u32, Verdict) {
     // The stack takes a VLAN tag out of the packet on the way from XDP to here (`skb_vlan_untag`).
-    if skb.vlan_present == 0 && let Some(metadata) = metadata(ctx, skb) {
+    if skb.vlan_present == 0 && let Some(metadata) = metadata {
         // GRO made one packet of many that were each below the copybreak.
         let verdict = if skb.gso_size > 0 { Verdict::Whole } else { metadata.verdict };
-        return (u32::from(metadata.header_len), verdict);
+        return (metadata.headers.header_len, verdict);
     }
     let info = match HeaderInfo::of_common(linear) {
         Some(info) => info,
@@ -65,5 +74,5 @@ fn metadata(ctx: &TcContext, skb: &__sk_buff) -> Option<Metadata> {
         return None;
     }
     // SAFETY: the bounds were just checked, and the verifier checks that.
-    Metadata::from_word(unsafe { *(start as *const u64) })
+    Metadata::from_words(unsafe { *(start as *const [u64; 2]) })
 }

@@ -10,7 +10,6 @@ use nic_common::{
     counters::{RxCounters, header_bin, size_bin},
     headers::{Flags, HeaderInfo},
     metadata::Metadata,
-    policy::Verdict,
 };
 
 use crate::{
@@ -43,7 +42,7 @@ pub fn count<B: Buffers>(ctx: &XdpContext) {
     if info.flags != Flags::NONE {
         count_flags(ctx, counters, &info, len, queue);
     }
-    if !leave_metadata(ctx, &info, verdict) {
+    if !leave_metadata(ctx, Metadata { verdict, headers: info, queue: queue as u16 }) {
         counters.no_metadata += 1;
     }
 }
@@ -113,17 +112,17 @@ fn log_malformed(
 
 /// Puts the metadata in front of the frame; false if the driver has no room for it.
 #[inline(always)]
-fn leave_metadata(ctx: &XdpContext, info: &HeaderInfo, verdict: Verdict) -> bool {
+fn leave_metadata(ctx: &XdpContext, metadata: Metadata) -> bool {
     // SAFETY: the helper moves `data_meta`; no pointer into the packet is used after it.
     let moved = unsafe { bpf_xdp_adjust_meta(ctx.as_ptr().cast(), -(Metadata::SIZE as i32)) };
     if moved != 0 {
         return false;
     }
-    let meta = ctx.metadata();
-    if meta + Metadata::SIZE > ctx.metadata_end() {
+    let place = ctx.metadata();
+    if place + Metadata::SIZE > ctx.metadata_end() {
         return false;
     }
     // SAFETY: the bounds were just checked, and the verifier checks that.
-    unsafe { *(meta as *mut u64) = Metadata::new(info, verdict).to_word() };
+    unsafe { *(place as *mut [u64; 2]) = metadata.to_words() };
     true
 }

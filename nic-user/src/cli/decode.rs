@@ -132,12 +132,8 @@ fn write_text(line: &mut Vec<u8>, row: &Decoded, style: Style) -> io::Result<()>
 }
 
 /// A protocol and where it starts.
-fn layer(name: Option<&str>, offset: Option<u32>) -> String {
-    match (name, offset) {
-        (Some(name), Some(offset)) => format!("{name}@{offset}"),
-        (Some(name), None) => name.to_owned(),
-        (None, _) => "-".to_owned(),
-    }
+fn layer(name: Option<&str>, offset: u32) -> String {
+    name.map_or_else(|| "-".to_owned(), |name| format!("{name}@{offset}"))
 }
 
 /// The notes that fit into `room` columns, and how many more there are.

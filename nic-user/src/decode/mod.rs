@@ -15,7 +15,7 @@ pub use capture::open;
 pub use hex::{HexLines, HexWords};
 pub use input::Input;
 pub use row::Decoded;
-pub use walker::{Answer, Layout, Native, Walker};
+pub use walker::{Answer, Native, Walker};
 
 use crate::error::Result;
 

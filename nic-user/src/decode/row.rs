@@ -28,12 +28,12 @@ pub struct Decoded {
     /// Innermost IP protocol: "tcp", "udp", "icmp", "icmpv6", ..., or a number like "89"; null
     /// without an IP header.
     pub l4: Option<Cow<'static, str>>,
-    /// Where the innermost network header starts, in bytes; null if the walker does not tell.
-    pub l3_offset: Option<u32>,
-    /// Where what follows the network header starts, in bytes; null if the walker does not tell.
-    pub l4_offset: Option<u32>,
-    /// VLAN tags in the frame's bytes; null if the walker does not tell.
-    pub vlan_depth: Option<u8>,
+    /// Where the innermost network header starts, in bytes.
+    pub l3_offset: u32,
+    /// Where what follows the network header starts, in bytes.
+    pub l4_offset: u32,
+    /// VLAN tags in the frame's bytes.
+    pub vlan_depth: u8,
     /// What the policy decides: copy the frame, copy its headers, or take it as it is.
     #[schemars(extend("enum" = ["copy", "split", "whole"]))]
     pub verdict: &'static str,
@@ -55,23 +55,27 @@ pub struct Decoded {
     pub truncated: bool,
 }
 
+/// Bytes of an Ethernet header.
+const ETHERNET_LEN: u32 = 14;
+
 impl Decoded {
     /// The row of frame number `index`.
     pub fn new(index: u64, frame: &Captured<'_>, answer: &Answer) -> Self {
-        let flag = |flag| answer.flags.any(flag);
+        let Answer { headers, verdict } = answer;
+        let flag = |flag| headers.flags.any(flag);
         let len = Frame::len(frame.bytes);
         Self {
             version: Version,
             index,
             len,
             original_len: frame.original_len,
-            header_len: answer.header_len,
-            l3: answer.l3.map(names::l3),
-            l4: answer.l4.map(names::l4),
-            l3_offset: answer.layout.map(|layout| layout.l3_offset),
-            l4_offset: answer.layout.map(|layout| layout.l4_offset),
-            vlan_depth: answer.layout.map(|layout| layout.vlan_depth),
-            verdict: answer.verdict.name(),
+            header_len: headers.header_len,
+            l3: (len >= ETHERNET_LEN).then(|| names::l3(headers.l3)),
+            l4: headers.l4.number().map(names::l4),
+            l3_offset: headers.l3_offset,
+            l4_offset: headers.l4_offset,
+            vlan_depth: headers.vlan_depth,
+            verdict: verdict.name(),
             vlan: flag(Flags::VLAN),
             tunnel: flag(Flags::TUNNEL),
             first_fragment: flag(Flags::FIRST_FRAGMENT),

@@ -6,8 +6,8 @@
 pub mod ethtool_ioctl;
 pub mod link;
 pub mod link_edit;
-pub mod qdisc;
 pub mod netdev;
+pub mod qdisc;
 mod request;
 pub mod socket;
 

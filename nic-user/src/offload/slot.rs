@@ -11,8 +11,8 @@ use crate::error::{Error, Result};
 
 /// Below the root of bpffs.
 const DIRECTORY: &str = "nicctl";
-/// In front of a slot's name while it is being made.
-const STAGING: &str = ".new-";
+/// In front of a slot's name while it is being made. bpffs refuses names with a dot.
+const STAGING: &str = "new-";
 
 /// The XDP link.
 pub const XDP_LINK: &str = "link_xdp";

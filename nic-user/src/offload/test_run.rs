@@ -56,20 +56,19 @@ impl Walker for BpfWalker {
         self.out.resize(frame.len() + Metadata::SIZE, 0);
         let program = self.object.xdp(Build::Frags)?;
         let written = run(program, frame, &mut self.out)?;
-        let metadata = self.out.first_chunk().filter(|_| written == self.out.len());
-        let metadata = metadata.and_then(|word| Metadata::from_word(u64::from_ne_bytes(*word)));
-        let metadata = metadata.ok_or_else(|| {
+        let metadata = metadata(&self.out).filter(|_| written == self.out.len());
+        let Metadata { verdict, headers, .. } = metadata.ok_or_else(|| {
             Error::failed(format!("test run of a frame of {} bytes: no metadata", frame.len()))
         })?;
-        Ok(Answer {
-            header_len: metadata.header_len.into(),
-            l3: Some(metadata.l3),
-            l4: metadata.l4.number(),
-            flags: metadata.flags,
-            verdict: metadata.verdict,
-            layout: None,
-        })
+        Ok(Answer { headers, verdict })
     }
+}
+
+/// The metadata in front of a frame.
+fn metadata(out: &[u8]) -> Option<Metadata> {
+    let (first, rest) = out.split_first_chunk()?;
+    let second = rest.first_chunk()?;
+    Metadata::from_words([u64::from_ne_bytes(*first), u64::from_ne_bytes(*second)])
 }
 
 /// Runs the program over one frame; the length of what it left, metadata included.
