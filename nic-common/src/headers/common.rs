@@ -2,8 +2,8 @@
 //! ordinary; everything else is left to the whole walk.
 
 use super::{
-    ETHERNET_LEN, Flags, HeaderInfo, IPV4_LEN, IPV6_LEN, IpProtocol, TCP_LEN, VLAN_TAG_LEN, ethertype,
-    fixed_transport_len, is_tunnel_port, is_vlan, protocol,
+    ETHERNET_LEN, Flags, HeaderInfo, IPV4_LEN, IPV6_LEN, IpProtocol, TCP_LEN, VLAN_TAG_LEN,
+    ethertype, fixed_transport_len, is_tunnel_port, is_vlan, protocol,
     walk::{check_ipv4, check_ipv6, check_udp},
 };
 use crate::frame::{Fields, Frame};

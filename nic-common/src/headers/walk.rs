@@ -1,8 +1,8 @@
 //! The whole walk, as deep as the kernel's.
 
 use super::{
-    ETHERNET_LEN, Flags, HeaderInfo, IPV4_LEN, IPV6_LEN, IpProtocol, TCP_LEN, VLAN_TAG_LEN, ethertype,
-    fixed_transport_len, is_tunnel_port, protocol,
+    ETHERNET_LEN, Flags, HeaderInfo, IPV4_LEN, IPV6_LEN, IpProtocol, TCP_LEN, VLAN_TAG_LEN,
+    ethertype, fixed_transport_len, is_tunnel_port, protocol,
 };
 use crate::frame::{Fields, Frame, Rounds};
 
