@@ -7,7 +7,10 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use object::build::elf::Builder;
+use object::{
+    build::elf::{Builder, SectionData},
+    elf::SHT_STRTAB,
+};
 
 use crate::{
     process::{self, command, output, root},
@@ -123,9 +126,14 @@ fn rustflags(toolchain: &Toolchain) -> Result<Vec<String>> {
     let source = toolchain.source();
     // Debian's source lies behind a link.
     let resolved = source.canonicalize()?;
-    for (from, to) in
-        [(root(), "/nicctl"), (cargo_home, "/cargo"), (source, "/rust"), (resolved, "/rust")]
-    {
+    // LLVM puts the text of source files into BTF if it finds them; in a place that never exists
+    // it finds none, on no machine.
+    for (from, to) in [
+        (root(), "/nonexistent/nicctl"),
+        (cargo_home, "/nonexistent/cargo"),
+        (source, "/nonexistent/rust"),
+        (resolved, "/nonexistent/rust"),
+    ] {
         flags.push(format!("--remap-path-prefix={}={to}", from.display()));
     }
     Ok(flags)
@@ -144,6 +152,11 @@ fn without_dwarf(bytes: &[u8]) -> Result<Vec<u8>> {
         section.delete = name.starts_with(b".debug_") || name.starts_with(b".rel.debug_");
     }
     builder.delete_orphans();
+    // LLVM keeps the names of sections among those of symbols; this writer wants them apart.
+    let names = builder.sections.add();
+    names.name = b".shstrtab".as_slice().into();
+    names.sh_type = SHT_STRTAB;
+    names.data = SectionData::SectionString;
     let mut stripped = Vec::new();
     builder.write(&mut stripped)?;
     Ok(stripped)

@@ -96,7 +96,9 @@ impl Toolchain {
             .arg(&prefix)
             .arg(format!("bpf-linker@{LINKER_VERSION}"))
             .env("LLVM_PREFIX", &prefix)
-            .env("CARGO_TARGET_DIR", root().join("target/bpf-linker"));
+            // The time goes by in LLVM, not in the linker's own code.
+            .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1")
+            .env("CARGO_PROFILE_RELEASE_DEBUG", "false");
         run(&mut install)
     }
 
