@@ -38,7 +38,7 @@ const NEEDS: [Need; 3] = [
     Need {
         what: "rustc with the source of core",
         why: "for the kernel programs: no core is published for the BPF target",
-        is_there: || Ok(Toolchain::find()?.is_some()),
+        is_there: has_rustc,
         install: install_rustc,
     },
     Need {
@@ -119,6 +119,13 @@ fn install_components() -> Result<()> {
         return install_packages(&["rustfmt", "rust-clippy"]);
     }
     run_command(command("rustup").args(["component", "add", "rustfmt", "clippy"]))
+}
+
+/// Another rustc than the pinned one is enough where rustup cannot give that: where there is no
+/// rustup, or where an earlier set-up did with the other one, so that it has a linker.
+fn has_rustc() -> Result<bool> {
+    let Some(toolchain) = Toolchain::find()? else { return Ok(false) };
+    Ok(toolchain.pinned || toolchain.has_linker() || find("rustup").is_none())
 }
 
 /// The pinned rustc by rustup; where that cannot be, the newest one that Debian has.

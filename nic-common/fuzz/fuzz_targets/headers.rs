@@ -10,8 +10,8 @@ use nic_common::{
 };
 
 fuzz_target!(|bytes: &[u8]| {
-    // The first bytes choose the policy, so that its limits meet the frame's lengths.
-    let Some((policy, frame)) = bytes.split_first_chunk::<4>() else { return };
+    // The last bytes choose the policy, so that a frame as it is on the wire is good input.
+    let Some((frame, policy)) = bytes.split_last_chunk::<4>() else { return };
     let info = HeaderInfo::of(frame);
     check_walk(frame, &info);
     let verdict = check_decision(policy_of(*policy), Frame::len(frame), &info);
