@@ -17,28 +17,6 @@ pub trait Frame {
     /// The `N` bytes that start `at` bytes into the frame; `None` if they are not all there or
     /// cannot be reached.
     fn header<const N: usize>(&self, at: u32) -> Option<Self::Header<N>>;
-
-    /// Runs the rounds of a loop, `times` at most. In BPF the kernel runs them (`bpf_loop`), so that
-    /// the verifier reads one round instead of all.
-    fn repeat<R: Rounds>(&self, times: u32, rounds: &mut R) {
-        for _ in 0..times {
-            if !rounds.next() {
-                break;
-            }
-        }
-    }
-
-    /// `value`. In BPF its value is hidden from the verifier, which would otherwise follow every
-    /// combination of values to the end of the program.
-    fn opaque(&self, value: u32) -> u32 {
-        value
-    }
-}
-
-/// What a loop does.
-pub trait Rounds {
-    /// One round; false ends the loop.
-    fn next(&mut self) -> bool;
 }
 
 /// The fields of a header whose bytes are known to be there.

@@ -8,6 +8,8 @@
 mod common;
 mod walk;
 
+pub use walk::Walk;
+
 use network_types::{
     eth::{EthHdr, EtherType},
     ip::IpProto,
@@ -198,7 +200,9 @@ impl HeaderInfo {
     /// The headers of `frame`.
     #[inline(always)]
     pub fn of<F: Frame + ?Sized>(frame: &F) -> Self {
-        walk::walk(frame)
+        let mut walk = Walk::start(frame);
+        while walk.step(frame) {}
+        walk.end(frame)
     }
 
     /// The headers of `frame` if they are of a common, sound kind: Ethernet, up to two VLAN tags,

@@ -8,3 +8,4 @@ pub mod frame;
 pub mod headers;
 pub mod metadata;
 pub mod policy;
+pub mod record;

@@ -1,11 +1,11 @@
 //! TC egress: what the stack sends, before segmentation.
 
 use aya_ebpf::{
-    EbpfContext, bindings::__sk_buff, helpers::generated::bpf_get_hash_recalc, programs::TcContext,
+    bindings::__sk_buff, helpers::generated::bpf_get_hash_recalc, programs::TcContext,
 };
 use nic_common::headers::{HeaderInfo, protocol};
 
-use crate::{ingress::whole_walk, maps, packet::Direct};
+use crate::{maps, packet::Direct, walk::Walkable};
 
 /// Above this a packet is a BIG TCP one (`GSO_LEGACY_MAX_SIZE`, include/linux/netdevice.h).
 const LEGACY_MAX_SIZE: u32 = 65536;
@@ -20,7 +20,7 @@ pub fn count(ctx: &TcContext) {
     let counters = unsafe { &mut *counters };
     let info = match HeaderInfo::of_common(&Direct::skb(ctx)) {
         Some(info) => info,
-        None => whole_walk(ctx.as_ptr().cast(), skb.len),
+        None => ctx.skb.skb.headers(skb.len),
     };
     counters.packets += 1;
     counters.bytes += u64::from(skb.len);

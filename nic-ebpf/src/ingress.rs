@@ -1,15 +1,12 @@
 //! TC ingress: what the stack gets, after GRO; and the verdict carried out.
 
-use aya_ebpf::{
-    EbpfContext,
-    bindings::__sk_buff,
-    programs::TcContext,
-};
+use aya_ebpf::{bindings::__sk_buff, programs::TcContext};
 use nic_common::{headers::HeaderInfo, metadata::Metadata, policy::Verdict};
 
 use crate::{
     maps,
-    packet::{Direct, Loaded},
+    packet::Direct,
+    walk::Walkable,
 };
 
 /// Counts one packet, and pulls it together if that is what the policy says.
@@ -56,7 +53,7 @@ fn header_len_and_verdict(ctx: &TcContext, skb: &__sk_buff, linear: &Direct) -> 
     }
     let info = match HeaderInfo::of_common(linear) {
         Some(info) => info,
-        None => whole_walk(ctx.as_ptr().cast(), skb.len),
+        None => ctx.skb.skb.headers(skb.len),
     };
     (info.header_len, maps::policy().decide(skb.len, &info))
 }
@@ -69,10 +66,4 @@ fn metadata(ctx: &TcContext, skb: &__sk_buff) -> Option<Metadata> {
     }
     // SAFETY: the bounds were just checked, and the verifier checks that.
     Metadata::from_word(unsafe { *(start as *const u64) })
-}
-
-/// The walk for everything out of the ordinary.
-#[inline(never)]
-pub fn whole_walk(ctx: *mut __sk_buff, len: u32) -> HeaderInfo {
-    HeaderInfo::of(&Loaded { ctx, len })
 }

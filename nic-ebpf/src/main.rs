@@ -16,6 +16,7 @@ mod ingress;
 mod maps;
 mod packet;
 mod rx;
+mod walk;
 
 use aya_ebpf::{
     bindings::{TC_ACT_UNSPEC, xdp_action::XDP_PASS},

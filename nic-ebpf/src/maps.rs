@@ -1,9 +1,14 @@
 //! Maps and the values that userspace sets.
 
-use aya_ebpf::{Global, btf_maps::PerCpuArray, macros::btf_map};
+use aya_ebpf::{
+    Global,
+    btf_maps::{Array, PerCpuArray},
+    macros::btf_map,
+};
 use nic_common::{
     counters::{IngressCounters, RxCounters, TxCounters},
     policy::CopyPolicy,
+    record::AttachRecord,
 };
 
 /// Counters per receive queue at XDP. Userspace sets the number of entries to the device's queues.
@@ -18,15 +23,19 @@ pub static NIC_INGRESS: PerCpuArray<IngressCounters, 1> = PerCpuArray::new();
 #[btf_map]
 pub static NIC_TX: PerCpuArray<TxCounters, 1> = PerCpuArray::new();
 
-/// The [`CopyPolicy`] as a word; userspace changes it while the programs run.
+/// What userspace notes about the attachment; no program reads it.
+#[btf_map]
+pub static NIC_RECORD: Array<AttachRecord, 1> = Array::new();
+
+/// The [`CopyPolicy`] as a word, alone in its map; userspace changes it while the programs run.
 #[unsafe(no_mangle)]
-#[unsafe(link_section = ".data")]
+#[unsafe(link_section = ".data.policy")]
 static mut POLICY: u64 = CopyPolicy::DEFAULT.to_word();
 
-/// Always 0. The verifier takes a global for any value.
+/// Always 0. The verifier takes what lies in a map for any value.
 #[unsafe(no_mangle)]
 #[unsafe(link_section = ".data")]
-static mut ZERO: u32 = 0;
+static mut ZERO: u64 = 0;
 
 /// Whether TC ingress pulls small non-linear packets together. Constant from load on.
 #[unsafe(no_mangle)]
@@ -47,9 +56,10 @@ pub fn policy() -> CopyPolicy {
     CopyPolicy::from_word(unsafe { core::ptr::read_volatile(&raw const POLICY) })
 }
 
-/// 0, unknown to the verifier.
+/// `value`, as something that the verifier knows nothing about: it then checks what follows once,
+/// not once for every path that leads there.
 #[inline(always)]
-pub fn zero() -> u32 {
+pub fn hide(value: u64) -> u64 {
     // SAFETY: one aligned load of what nobody writes.
-    unsafe { core::ptr::read_volatile(&raw const ZERO) }
+    value.wrapping_add(unsafe { core::ptr::read_volatile(&raw const ZERO) })
 }

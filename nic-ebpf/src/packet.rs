@@ -6,12 +6,10 @@ use aya_ebpf::{
     EbpfContext,
     cty::{c_long, c_void},
     bindings::{__sk_buff, xdp_md},
-    helpers::generated::{bpf_loop, bpf_skb_load_bytes, bpf_xdp_get_buff_len, bpf_xdp_load_bytes},
+    helpers::generated::{bpf_skb_load_bytes, bpf_xdp_get_buff_len, bpf_xdp_load_bytes},
     programs::{TcContext, XdpContext},
 };
-use nic_common::frame::{Fields, Frame, Rounds};
-
-use crate::maps;
+use nic_common::frame::{Fields, Frame};
 
 /// The linear part of a packet, read through checked pointers.
 #[derive(Clone, Copy)]
@@ -122,25 +120,6 @@ impl<C: LoadBytes> Frame for Loaded<C> {
         // SAFETY: a helper that succeeds has written them all.
         (result == 0).then(|| unsafe { bytes.assume_init() })
     }
-
-    #[inline(always)]
-    fn repeat<R: Rounds>(&self, times: u32, rounds: &mut R) {
-        let rounds: *mut R = rounds;
-        let round = next_round::<R> as unsafe extern "C" fn(u32, *mut R) -> u64;
-        // SAFETY: the kernel calls `round` with the pointer given here, only during this call.
-        unsafe { bpf_loop(times, round as *mut c_void, rounds.cast(), 0) };
-    }
-
-    #[inline(always)]
-    fn opaque(&self, value: u32) -> u32 {
-        value.wrapping_add(maps::zero())
-    }
-}
-
-/// What `bpf_loop` calls: 0 goes on, 1 ends the loop.
-unsafe extern "C" fn next_round<R: Rounds>(_index: u32, rounds: *mut R) -> u64 {
-    // SAFETY: `repeat` lends its exclusive reference to this function for the loop's time.
-    u64::from(!unsafe { &mut *rounds }.next())
 }
 
 /// How an XDP program gets at the length of a frame: what tells the two builds apart.

@@ -2,7 +2,6 @@
 
 use aya_ebpf::{
     EbpfContext,
-    bindings::xdp_md,
     helpers::generated::{bpf_ktime_get_ns, bpf_xdp_adjust_meta},
     programs::XdpContext,
 };
@@ -16,7 +15,8 @@ use nic_common::{
 
 use crate::{
     maps,
-    packet::{Buffers, Direct, Loaded},
+    packet::{Buffers, Direct},
+    walk::Walkable,
 };
 
 /// At most one malformed frame per queue and CPU is logged in this time.
@@ -30,9 +30,10 @@ pub fn count<B: Buffers>(ctx: &XdpContext) {
     // SAFETY: the slot belongs to this CPU, and XDP programs of one CPU do not interrupt each other.
     let counters = unsafe { &mut *counters };
     let len = B::frame_len(ctx);
-    let info = headers(ctx, len);
-    let verdict = maps::policy().decide(len, &info);
+    let mut info = headers(ctx, len);
+    info.header_len = maps::hide(info.header_len.into()) as u32;
     let header_len = info.header_len;
+    let verdict = maps::policy().decide(len, &info);
     counters.verdicts[verdict as usize] += 1;
     counters.bytes += u64::from(len);
     counters.header_bytes += u64::from(header_len);
@@ -48,11 +49,8 @@ pub fn count<B: Buffers>(ctx: &XdpContext) {
 }
 
 #[inline(always)]
-fn count_bin<const N: usize>(bins: &mut [u64; N], mut bin: usize) {
-    // SAFETY: a register moved to itself. It hides from the compiler that `bin` is in range, so
-    // that the check below stays, on the register that the verifier sees used.
-    unsafe { core::arch::asm!("{0} = {0}", inout(reg) bin, options(pure, nomem, nostack)) };
-    if let Some(count) = bins.get_mut(bin) {
+fn count_bin<const N: usize>(bins: &mut [u64; N], bin: usize) {
+    if let Some(count) = bins.get_mut(maps::hide(bin as u64) as usize) {
         *count += 1;
     }
 }
@@ -61,14 +59,8 @@ fn count_bin<const N: usize>(bins: &mut [u64; N], mut bin: usize) {
 fn headers(ctx: &XdpContext, len: u32) -> HeaderInfo {
     match HeaderInfo::of_common(&Direct::xdp(ctx, len)) {
         Some(info) => info,
-        None => whole_walk(ctx.as_ptr().cast(), len),
+        None => ctx.ctx.headers(len),
     }
-}
-
-/// The walk for everything out of the ordinary.
-#[inline(never)]
-fn whole_walk(ctx: *mut xdp_md, len: u32) -> HeaderInfo {
-    HeaderInfo::of(&Loaded { ctx, len })
 }
 
 #[inline(always)]

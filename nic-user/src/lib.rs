@@ -1,4 +1,12 @@
 //! Userspace of nicctl: programs the NIC, loads the kernel programs around it, and shows what
 //! happened.
 
+pub mod cli;
+pub mod counters;
+pub mod decode;
 pub mod error;
+pub mod lab;
+pub mod netlink;
+pub mod nic;
+pub mod offload;
+pub mod report;

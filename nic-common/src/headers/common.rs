@@ -8,20 +8,24 @@ use super::{
 };
 use crate::frame::{Fields, Frame};
 
+/// VLAN tags that are still common: QinQ.
+const MAX_VLAN_TAGS: u8 = 2;
+
 #[inline(always)]
 pub(super) fn walk<F: Frame + ?Sized>(frame: &F) -> Option<HeaderInfo> {
     let ethernet = frame.header::<14>(0)?;
-    let outer = ethernet.be16(12);
-    if !is_vlan(outer) {
-        return network(frame, ETHERNET_LEN, outer, 0);
+    let mut ethertype = ethernet.be16(12);
+    let mut at = ETHERNET_LEN;
+    let mut vlan_depth = 0;
+    while is_vlan(ethertype) {
+        if vlan_depth == MAX_VLAN_TAGS {
+            return None;
+        }
+        ethertype = frame.header::<4>(at)?.be16(2);
+        at += VLAN_TAG_LEN;
+        vlan_depth += 1;
     }
-    let tag = frame.header::<4>(ETHERNET_LEN)?;
-    let inner = tag.be16(2);
-    if !is_vlan(inner) {
-        return network(frame, ETHERNET_LEN + VLAN_TAG_LEN, inner, 1);
-    }
-    let tag = frame.header::<4>(ETHERNET_LEN + VLAN_TAG_LEN)?;
-    network(frame, ETHERNET_LEN + 2 * VLAN_TAG_LEN, tag.be16(2), 2)
+    network(frame, at, ethertype, vlan_depth)
 }
 
 #[inline(always)]

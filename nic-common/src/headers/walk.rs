@@ -4,82 +4,92 @@ use super::{
     ETHERNET_LEN, Flags, HeaderInfo, IPV4_LEN, IPV6_LEN, IpProtocol, TCP_LEN, VLAN_TAG_LEN,
     ethertype, fixed_transport_len, is_tunnel_port, protocol,
 };
-use crate::frame::{Fields, Frame, Rounds};
+use crate::frame::{Fields, Frame};
 
-/// Rounds of the walk: the first header and 15 re-dispatches (`MAX_FLOW_DISSECT_HDRS`).
-const ROUNDS: u32 = 16;
+/// Headers of a kind that the kernel counts; it goes on behind no more (`MAX_FLOW_DISSECT_HDRS`).
+const MAX_COUNTED: u8 = 15;
 
 /// What follows a header.
 enum Next {
-    /// Another header of a kind that the kernel counts: the next round.
-    Again,
-    /// The payload of the IP header just read: the same round.
+    /// Another header of a kind that the kernel counts.
+    Counted,
+    /// The payload of the IP header just read, which it does not count.
     IpPayload,
     /// Nothing that the walk knows.
     Stop,
 }
 
-/// How far the walk has come.
-struct Walk<'f, F: ?Sized> {
-    frame: &'f F,
+/// How far the walk of a frame has come. [`HeaderInfo::of`] is all of it in one; BPF takes the
+/// steps one by one, each a function that the verifier checks on its own.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Walk {
     /// Start of the next header in bytes. Never beyond the frame.
     at: u32,
+    l3_offset: u32,
     /// `n_proto` of the flow dissector: what the header at `at` is, or what the IP header was.
     ethertype: u16,
     /// `ip_proto` of the flow dissector.
     protocol: IpProtocol,
+    flags: Flags,
+    vlan_depth: u8,
+    /// Counted headers so far.
+    counted: u8,
     /// Whether `protocol`, not `ethertype`, says what the header at `at` is.
     in_ip: bool,
-    l3_offset: u32,
-    vlan_depth: u8,
-    flags: Flags,
+    _padding: u8,
 }
 
-#[inline(always)]
-pub(super) fn walk<F: Frame + ?Sized>(frame: &F) -> HeaderInfo {
-    let mut walk = Walk {
-        frame,
-        at: ETHERNET_LEN,
-        ethertype: 0,
-        protocol: IpProtocol::NONE,
-        in_ip: false,
-        l3_offset: ETHERNET_LEN,
-        vlan_depth: 0,
-        flags: Flags::NONE,
-    };
-    let Some(ethernet) = frame.header::<14>(0) else {
-        walk.cut_off::<14>(0);
-        walk.at = frame.len().min(ETHERNET_LEN);
-        walk.l3_offset = walk.at;
-        return walk.into_info(walk.at);
-    };
-    walk.ethertype = ethernet.be16(12);
-    walk.hide();
-    frame.repeat(ROUNDS, &mut walk);
-    let header_len = walk.transport_end();
-    walk.into_info(header_len)
-}
+impl Walk {
+    /// The most steps that a walk takes: every counted header can be an IP header, whose payload is
+    /// one step more.
+    pub const MAX_STEPS: u32 = 2 * (MAX_COUNTED as u32 + 1);
 
-impl<F: Frame + ?Sized> Rounds for Walk<'_, F> {
-    /// One dispatch of the flow dissector: a header by its ethertype and, if that is an IP header,
-    /// the one behind it; or a header by its IP protocol.
+    /// A walk that has read the Ethernet header of `frame`, if there is a whole one.
     #[inline(always)]
-    fn next(&mut self) -> bool {
-        let mut next = Next::IpPayload;
-        if !self.in_ip {
-            next = self.by_ethertype();
-            self.hide();
+    pub fn start<F: Frame + ?Sized>(frame: &F) -> Self {
+        let mut walk = Self {
+            at: ETHERNET_LEN,
+            l3_offset: ETHERNET_LEN,
+            ethertype: 0,
+            protocol: IpProtocol::NONE,
+            flags: Flags::NONE,
+            vlan_depth: 0,
+            counted: 0,
+            in_ip: false,
+            _padding: 0,
+        };
+        match walk.header::<14, F>(frame, 0) {
+            Some(ethernet) => walk.ethertype = ethernet.be16(12),
+            None => {
+                walk.at = frame.len().min(ETHERNET_LEN);
+                walk.l3_offset = walk.at;
+            }
         }
-        if matches!(next, Next::IpPayload) {
-            next = self.by_protocol();
-            self.hide();
-        }
-        matches!(next, Next::Again)
+        walk
     }
-}
 
-impl<F: Frame + ?Sized> Walk<'_, F> {
-    fn into_info(&self, header_len: u32) -> HeaderInfo {
+    /// Reads one header; false if the walk ends there.
+    #[inline(always)]
+    pub fn step<F: Frame + ?Sized>(&mut self, frame: &F) -> bool {
+        let next = if self.in_ip { self.by_protocol(frame) } else { self.by_ethertype(frame) };
+        match next {
+            Next::IpPayload => {
+                self.in_ip = true;
+                true
+            }
+            Next::Counted => {
+                self.counted += 1;
+                self.counted <= MAX_COUNTED
+            }
+            Next::Stop => false,
+        }
+    }
+
+    /// Adds the transport header, if there is one (`__skb_get_poff`).
+    #[inline(always)]
+    pub fn end<F: Frame + ?Sized>(mut self, frame: &F) -> HeaderInfo {
+        let header_len = self.at + self.transport_len(frame);
         HeaderInfo {
             header_len,
             l3_offset: self.l3_offset,
@@ -91,39 +101,25 @@ impl<F: Frame + ?Sized> Walk<'_, F> {
         }
     }
 
-    /// Hides the state from the verifier ([`Frame::opaque`]).
-    #[inline(always)]
-    fn hide(&mut self) {
-        let opaque = |value| self.frame.opaque(value);
-        self.at = opaque(self.at);
-        self.ethertype = opaque(self.ethertype.into()) as u16;
-        self.protocol = IpProtocol::new(opaque(self.protocol.raw().into()) as u8);
-        self.in_ip = opaque(self.in_ip.into()) != 0;
-        self.l3_offset = opaque(self.l3_offset);
-        self.vlan_depth = opaque(self.vlan_depth.into()) as u8;
-        self.flags = Flags::from_bits(opaque(self.flags.bits().into()) as u8);
-    }
-
     /// The header of `N` bytes at `at`; notes why it cannot be had.
     #[inline(always)]
-    fn header<const N: usize>(&mut self, at: u32) -> Option<F::Header<N>> {
-        let header = self.frame.header::<N>(at);
+    fn header<const N: usize, F: Frame + ?Sized>(
+        &mut self,
+        frame: &F,
+        at: u32,
+    ) -> Option<F::Header<N>> {
+        let header = frame.header::<N>(at);
         if header.is_none() {
-            self.cut_off::<N>(at);
+            let inside = at.saturating_add(N as u32) <= frame.len();
+            self.flags.set(if inside { Flags::UNPARSED } else { Flags::MALFORMED });
         }
         header
     }
 
-    #[inline(always)]
-    fn cut_off<const N: usize>(&mut self, at: u32) {
-        let inside = at.saturating_add(N as u32) <= self.frame.len();
-        self.flags.set(if inside { Flags::UNPARSED } else { Flags::MALFORMED });
-    }
-
     /// Goes on by `bytes`, at most to the end of the frame.
     #[inline(always)]
-    fn advance(&mut self, bytes: u32) {
-        let end = self.frame.len();
+    fn advance<F: Frame + ?Sized>(&mut self, frame: &F, bytes: u32) {
+        let end = frame.len();
         if bytes > end - self.at {
             self.flags.set(Flags::MALFORMED);
             self.at = end;
@@ -136,36 +132,36 @@ impl<F: Frame + ?Sized> Walk<'_, F> {
     fn again_with(&mut self, ethertype: u16) -> Next {
         self.ethertype = ethertype;
         self.in_ip = false;
-        Next::Again
+        Next::Counted
     }
 
     /// The header that an ethertype announces.
     #[inline(always)]
-    fn by_ethertype(&mut self) -> Next {
+    fn by_ethertype<F: Frame + ?Sized>(&mut self, frame: &F) -> Next {
         match self.ethertype {
-            ethertype::IPV4 => self.ipv4(),
-            ethertype::IPV6 => self.ipv6(),
-            ethertype::VLAN | ethertype::SERVICE_VLAN => self.vlan(),
-            ethertype::PPPOE_SESSION => self.pppoe(),
-            ethertype::BATMAN => self.batman(),
-            ethertype::HSR | ethertype::PRP => self.redundancy_tag(),
-            ethertype::MPLS_UNICAST | ethertype::MPLS_MULTICAST => self.one_header(4),
-            ethertype::FCOE => self.whole_header::<38>(),
-            ethertype::PTP => self.whole_header::<34>(),
+            ethertype::IPV4 => self.ipv4(frame),
+            ethertype::IPV6 => self.ipv6(frame),
+            ethertype::VLAN | ethertype::SERVICE_VLAN => self.vlan(frame),
+            ethertype::PPPOE_SESSION => self.pppoe(frame),
+            ethertype::BATMAN => self.batman(frame),
+            ethertype::HSR | ethertype::PRP => self.redundancy_tag(frame),
+            ethertype::MPLS_UNICAST | ethertype::MPLS_MULTICAST => self.one_header(frame, 4),
+            ethertype::FCOE => self.whole_header::<38, F>(frame),
+            ethertype::PTP => self.whole_header::<34, F>(frame),
             _ => Next::Stop,
         }
     }
 
     /// The header that an IP protocol announces. IPv6 extension headers count only in IPv6.
     #[inline(always)]
-    fn by_protocol(&mut self) -> Next {
+    fn by_protocol<F: Frame + ?Sized>(&mut self, frame: &F) -> Next {
         let in_ipv6 = self.ethertype == ethertype::IPV6;
         match self.protocol.raw() {
             protocol::HOP_BY_HOP | protocol::ROUTING | protocol::DESTINATION if in_ipv6 => {
-                self.extension()
+                self.extension(frame)
             }
-            protocol::FRAGMENT if in_ipv6 => self.ipv6_fragment(),
-            protocol::GRE => self.gre(),
+            protocol::FRAGMENT if in_ipv6 => self.ipv6_fragment(frame),
+            protocol::GRE => self.gre(frame),
             protocol::IPV4 => self.tunnel_to(ethertype::IPV4),
             protocol::IPV6 => self.tunnel_to(ethertype::IPV6),
             protocol::MPLS => self.tunnel_to(ethertype::MPLS_UNICAST),
@@ -180,62 +176,62 @@ impl<F: Frame + ?Sized> Walk<'_, F> {
     }
 
     #[inline(always)]
-    fn one_header(&mut self, bytes: u32) -> Next {
+    fn one_header<F: Frame + ?Sized>(&mut self, frame: &F, bytes: u32) -> Next {
         self.l3_offset = self.at;
-        self.advance(bytes);
+        self.advance(frame, bytes);
         Next::Stop
     }
 
     #[inline(always)]
-    fn whole_header<const N: usize>(&mut self) -> Next {
-        if self.header::<N>(self.at).is_none() {
+    fn whole_header<const N: usize, F: Frame + ?Sized>(&mut self, frame: &F) -> Next {
+        if self.header::<N, F>(frame, self.at).is_none() {
             return Next::Stop;
         }
-        self.one_header(N as u32)
+        self.one_header(frame, N as u32)
     }
 
     #[inline(always)]
-    fn vlan(&mut self) -> Next {
-        let Some(tag) = self.header::<4>(self.at) else { return Next::Stop };
+    fn vlan<F: Frame + ?Sized>(&mut self, frame: &F) -> Next {
+        let Some(tag) = self.header::<4, F>(frame, self.at) else { return Next::Stop };
         self.vlan_depth = self.vlan_depth.saturating_add(1);
         self.flags.set(Flags::VLAN);
-        self.advance(VLAN_TAG_LEN);
+        self.advance(frame, VLAN_TAG_LEN);
         self.l3_offset = self.at;
         self.again_with(tag.be16(2))
     }
 
     /// HSR and PRP tags.
     #[inline(always)]
-    fn redundancy_tag(&mut self) -> Next {
-        let Some(tag) = self.header::<6>(self.at) else { return Next::Stop };
-        self.advance(6);
+    fn redundancy_tag<F: Frame + ?Sized>(&mut self, frame: &F) -> Next {
+        let Some(tag) = self.header::<6, F>(frame, self.at) else { return Next::Stop };
+        self.advance(frame, 6);
         self.l3_offset = self.at;
         self.again_with(tag.be16(4))
     }
 
     /// A batman-adv unicast packet with the Ethernet header it carries.
     #[inline(always)]
-    fn batman(&mut self) -> Next {
+    fn batman<F: Frame + ?Sized>(&mut self, frame: &F) -> Next {
         const UNICAST: u8 = 0x40;
         const VERSION: u8 = 15;
-        let Some(batman) = self.header::<24>(self.at) else { return Next::Stop };
+        let Some(batman) = self.header::<24, F>(frame, self.at) else { return Next::Stop };
         if batman.u8(0) != UNICAST || batman.u8(1) != VERSION {
             return Next::Stop;
         }
-        self.advance(24);
+        self.advance(frame, 24);
         self.l3_offset = self.at;
         self.again_with(batman.be16(22))
     }
 
     #[inline(always)]
-    fn pppoe(&mut self) -> Next {
+    fn pppoe<F: Frame + ?Sized>(&mut self, frame: &F) -> Next {
         const VERSION_AND_TYPE: u8 = 0x11;
         const SESSION_DATA: u8 = 0;
-        let Some(pppoe) = self.header::<8>(self.at) else { return Next::Stop };
+        let Some(pppoe) = self.header::<8, F>(frame, self.at) else { return Next::Stop };
         if pppoe.u8(0) != VERSION_AND_TYPE || pppoe.u8(1) != SESSION_DATA {
             return Next::Stop;
         }
-        self.advance(8);
+        self.advance(frame, 8);
         self.l3_offset = self.at;
         match pppoe.be16(6) {
             0x0021 => self.again_with(ethertype::IPV4),
@@ -247,19 +243,19 @@ impl<F: Frame + ?Sized> Walk<'_, F> {
     }
 
     #[inline(always)]
-    fn ipv4(&mut self) -> Next {
+    fn ipv4<F: Frame + ?Sized>(&mut self, frame: &F) -> Next {
         const MORE_FRAGMENTS: u16 = 0x2000;
         const FRAGMENT_OFFSET: u16 = 0x1fff;
         self.l3_offset = self.at;
-        let Some(ip) = self.header::<20>(self.at) else { return Next::Stop };
+        let Some(ip) = self.header::<20, F>(frame, self.at) else { return Next::Stop };
         let header_len = u32::from(ip.u8(0) & 0xf) * 4;
         let total_len = u32::from(ip.be16(2));
-        let room = self.frame.len() - self.at;
+        let room = frame.len() - self.at;
         self.flags.set(check_ipv4(ip.u8(0), total_len, room));
         if header_len < IPV4_LEN {
             return Next::Stop;
         }
-        self.advance(header_len);
+        self.advance(frame, header_len);
         self.protocol = IpProtocol::new(ip.u8(9));
         let fragment = ip.be16(6);
         if fragment & FRAGMENT_OFFSET != 0 {
@@ -269,56 +265,54 @@ impl<F: Frame + ?Sized> Walk<'_, F> {
         if fragment & MORE_FRAGMENTS != 0 {
             self.flags.set(Flags::FIRST_FRAGMENT);
         }
-        self.in_ip = true;
         Next::IpPayload
     }
 
     #[inline(always)]
-    fn ipv6(&mut self) -> Next {
+    fn ipv6<F: Frame + ?Sized>(&mut self, frame: &F) -> Next {
         self.l3_offset = self.at;
-        let Some(ip) = self.header::<40>(self.at) else { return Next::Stop };
-        let room = self.frame.len() - self.at - IPV6_LEN;
+        let Some(ip) = self.header::<40, F>(frame, self.at) else { return Next::Stop };
+        let room = frame.len() - self.at - IPV6_LEN;
         let next_header = ip.u8(6);
         self.flags.set(check_ipv6(ip.u8(0), u32::from(ip.be16(4)), next_header, room));
-        self.advance(IPV6_LEN);
+        self.advance(frame, IPV6_LEN);
         self.protocol = IpProtocol::new(next_header);
-        self.in_ip = true;
         Next::IpPayload
     }
 
     #[inline(always)]
-    fn extension(&mut self) -> Next {
-        let Some(extension) = self.header::<2>(self.at) else { return Next::Stop };
+    fn extension<F: Frame + ?Sized>(&mut self, frame: &F) -> Next {
+        let Some(extension) = self.header::<2, F>(frame, self.at) else { return Next::Stop };
         self.protocol = IpProtocol::new(extension.u8(0));
-        self.advance((u32::from(extension.u8(1)) + 1) * 8);
-        Next::Again
+        self.advance(frame, (u32::from(extension.u8(1)) + 1) * 8);
+        Next::Counted
     }
 
     #[inline(always)]
-    fn ipv6_fragment(&mut self) -> Next {
+    fn ipv6_fragment<F: Frame + ?Sized>(&mut self, frame: &F) -> Next {
         const FRAGMENT_OFFSET: u16 = 0xfff8;
-        let Some(fragment) = self.header::<8>(self.at) else { return Next::Stop };
-        self.advance(8);
+        let Some(fragment) = self.header::<8, F>(frame, self.at) else { return Next::Stop };
+        self.advance(frame, 8);
         self.protocol = IpProtocol::new(fragment.u8(0));
         if fragment.be16(2) & FRAGMENT_OFFSET != 0 {
             self.flags.set(Flags::LATER_FRAGMENT);
             return Next::Stop;
         }
         self.flags.set(Flags::FIRST_FRAGMENT);
-        Next::Again
+        Next::Counted
     }
 
     /// GRE (RFC 2784, 2890) and PPTP's variant of it (RFC 2637). Whatever is wrong with it, the
     /// walk stops at its start.
     #[inline(always)]
-    fn gre(&mut self) -> Next {
+    fn gre<F: Frame + ?Sized>(&mut self, frame: &F) -> Next {
         const CHECKSUM: u16 = 0x8000;
         const ROUTING: u16 = 0x4000;
         const KEY: u16 = 0x2000;
         const SEQUENCE: u16 = 0x1000;
         const ACKNOWLEDGMENT: u16 = 0x0080;
         const VERSION: u16 = 0x0007;
-        let Some(gre) = self.header::<4>(self.at) else { return Next::Stop };
+        let Some(gre) = self.header::<4, F>(frame, self.at) else { return Next::Stop };
         let (bits, inner) = (gre.be16(0), gre.be16(2));
         let version = bits & VERSION;
         let pptp = version == 1 && inner == ethertype::PPP && bits & KEY != 0;
@@ -329,7 +323,7 @@ impl<F: Frame + ?Sized> Walk<'_, F> {
         let word = |bit: u16| if bits & bit != 0 { 4 } else { 0 };
         let mut len = 4 + word(CHECKSUM);
         if bits & KEY != 0 {
-            if self.header::<4>(self.at + len).is_none() {
+            if self.header::<4, F>(frame, self.at + len).is_none() {
                 return Next::Stop;
             }
             len += 4;
@@ -338,7 +332,7 @@ impl<F: Frame + ?Sized> Walk<'_, F> {
         let mut ethertype = inner;
         if pptp {
             len += word(ACKNOWLEDGMENT);
-            let Some(ppp) = self.header::<4>(self.at + len) else { return Next::Stop };
+            let Some(ppp) = self.header::<4, F>(frame, self.at + len) else { return Next::Stop };
             len += 4;
             ethertype = match ppp.be16(2) {
                 0x0021 => ethertype::IPV4,
@@ -346,38 +340,40 @@ impl<F: Frame + ?Sized> Walk<'_, F> {
                 _ => inner,
             };
         } else if inner == ethertype::TEB {
-            let Some(ethernet) = self.header::<14>(self.at + len) else { return Next::Stop };
+            let Some(ethernet) = self.header::<14, F>(frame, self.at + len) else {
+                return Next::Stop;
+            };
             len += ETHERNET_LEN;
             ethertype = ethernet.be16(12);
         }
-        self.advance(len);
+        self.advance(frame, len);
         self.l3_offset = self.at;
         self.again_with(ethertype)
     }
 
-    /// Where the headers end: behind the transport header, if there is one (`__skb_get_poff`).
+    /// Bytes of the transport header that the frame has.
     #[inline(always)]
-    fn transport_end(&mut self) -> u32 {
+    fn transport_len<F: Frame + ?Sized>(&mut self, frame: &F) -> u32 {
         let fragments = Flags::FIRST_FRAGMENT.with(Flags::LATER_FRAGMENT);
         // A later fragment has no transport header, unless an outer first fragment carries it.
         if self.flags.bits() & fragments.bits() == Flags::LATER_FRAGMENT.bits() {
-            return self.at;
+            return 0;
         }
         let len = match self.protocol.raw() {
-            protocol::TCP => self.tcp_len(),
-            protocol::UDP => self.udp_len(),
+            protocol::TCP => self.tcp_len(frame),
+            protocol::UDP => self.udp_len(frame),
             other => fixed_transport_len(other),
         };
-        let room = self.frame.len() - self.at;
+        let room = frame.len() - self.at;
         if len > room {
             self.flags.set(Flags::MALFORMED);
         }
-        self.at + len.min(room)
+        len.min(room)
     }
 
     #[inline(always)]
-    fn tcp_len(&mut self) -> u32 {
-        let Some(tcp) = self.header::<13>(self.at) else { return 0 };
+    fn tcp_len<F: Frame + ?Sized>(&mut self, frame: &F) -> u32 {
+        let Some(tcp) = self.header::<13, F>(frame, self.at) else { return 0 };
         let len = u32::from(tcp.u8(12) >> 4) * 4;
         if len < TCP_LEN {
             self.flags.set(Flags::MALFORMED);
@@ -386,10 +382,10 @@ impl<F: Frame + ?Sized> Walk<'_, F> {
     }
 
     #[inline(always)]
-    fn udp_len(&mut self) -> u32 {
+    fn udp_len<F: Frame + ?Sized>(&mut self, frame: &F) -> u32 {
         let fragment = self.flags.any(Flags::FIRST_FRAGMENT);
-        let room = self.frame.len() - self.at;
-        if let Some(udp) = self.header::<8>(self.at) {
+        let room = frame.len() - self.at;
+        if let Some(udp) = self.header::<8, F>(frame, self.at) {
             if is_tunnel_port(udp.be16(2)) {
                 self.flags.set(Flags::TUNNEL);
             }

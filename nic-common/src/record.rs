@@ -1,0 +1,77 @@
+//! What is known about an attachment, kept in a map of its own beside the counters.
+
+use crate::counters;
+
+/// Facts of one attachment, in host byte order. It lies in a pinned map, so it lives exactly as
+/// long as the programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct AttachRecord {
+    /// [`AttachRecord::LAYOUT`] of the nicctl that attached; anything else is not to be read.
+    pub layout: u64,
+    /// When it was first attached, in ns since 1970.
+    pub attached_at: u64,
+    /// When the programs were last replaced, in ns since 1970.
+    pub loaded_at: u64,
+    /// Cookie of the network namespace.
+    pub netns: u64,
+    /// Interface index in that namespace.
+    pub ifindex: u32,
+    /// XDP mode: `XDP_FLAGS_DRV_MODE`, `XDP_FLAGS_SKB_MODE` or `XDP_FLAGS_HW_MODE`.
+    pub mode: u32,
+    /// Entries of the maps of receive counters.
+    pub rx_queues: u32,
+    /// Entries of the map of transmit counters.
+    pub tx_queues: u32,
+    /// Options as bits: [`AttachRecord::PULL`] and its like.
+    pub options: u64,
+    /// Name of the interface when it was attached, padded with zeros (`IFNAMSIZ`).
+    pub name: [u8; 16],
+    /// Version of the nicctl that loaded the programs, padded with zeros.
+    pub version: [u8; 16],
+}
+
+impl AttachRecord {
+    /// Tells layouts of the maps apart: a number of the layout, and the sizes it must have.
+    pub const LAYOUT: u64 = 1 << 32
+        | (size_of::<counters::RxCounters>() as u64) << 20
+        | (size_of::<counters::IngressCounters>() as u64) << 10
+        | size_of::<counters::TxCounters>() as u64;
+
+    /// TC ingress pulls small packets together.
+    pub const PULL: u64 = 1;
+    /// Malformed frames are logged.
+    pub const LOG: u64 = 1 << 1;
+    /// The XDP program is the frags build.
+    pub const FRAGS: u64 = 1 << 2;
+    /// The TC programs are filters of a clsact qdisc instead of TCX links.
+    pub const CLSACT: u64 = 1 << 3;
+    /// The clsact qdisc was made for them.
+    pub const OWN_QDISC: u64 = 1 << 4;
+
+    /// Nothing attached.
+    pub const EMPTY: Self = Self {
+        layout: 0,
+        attached_at: 0,
+        loaded_at: 0,
+        netns: 0,
+        ifindex: 0,
+        mode: 0,
+        rx_queues: 0,
+        tx_queues: 0,
+        options: 0,
+        name: [0; 16],
+        version: [0; 16],
+    };
+
+    /// Whether an option is set.
+    pub const fn has(&self, option: u64) -> bool {
+        self.options & option != 0
+    }
+}
+
+// SAFETY: a `repr(C)` struct without padding, of types for which every bit pattern is valid.
+#[cfg(feature = "user")]
+unsafe impl aya::Pod for AttachRecord {}
+
+const _: () = assert!(size_of::<AttachRecord>() == 88, "no padding in what is copied to a map");

@@ -1,0 +1,109 @@
+//! The whole header walk, for frames that the fast path leaves.
+//!
+//! Every step is a global function, and so is the walk: the verifier checks each once, for any
+//! input, instead of following every stack of headers through every step.
+
+use aya_ebpf::bindings::{__sk_buff, xdp_md};
+use nic_common::headers::{Flags, HeaderInfo, IpProtocol, Walk};
+
+use crate::packet::{LoadBytes, Loaded};
+
+/// A context whose packet can be walked.
+pub trait Walkable: LoadBytes {
+    /// Takes one step of a walk; 0 if it ends there.
+    fn step(self, len: u32, walk: &mut Walk) -> u64;
+    /// Walks the packet of `len` bytes.
+    fn walk(self, len: u32, info: &mut HeaderInfo);
+
+    /// The headers of the packet of `len` bytes.
+    #[inline(always)]
+    fn headers(self, len: u32) -> HeaderInfo {
+        let mut info = UNPARSED;
+        self.walk(len, &mut info);
+        info
+    }
+}
+
+/// What a global function leaves in place if the kernel hands it no memory, which it never does.
+const UNPARSED: HeaderInfo = HeaderInfo {
+    header_len: 0,
+    l3_offset: 0,
+    l4_offset: 0,
+    l3: 0,
+    l4: IpProtocol::NONE,
+    vlan_depth: 0,
+    flags: Flags::UNPARSED,
+};
+
+impl Walkable for *mut xdp_md {
+    #[inline(always)]
+    fn step(self, len: u32, walk: &mut Walk) -> u64 {
+        nic_rx_step(self, len, walk)
+    }
+
+    #[inline(always)]
+    fn walk(self, len: u32, info: &mut HeaderInfo) {
+        nic_rx_walk(self, len, info);
+    }
+}
+
+impl Walkable for *mut __sk_buff {
+    #[inline(always)]
+    fn step(self, len: u32, walk: &mut Walk) -> u64 {
+        nic_tc_step(self, len, walk)
+    }
+
+    #[inline(always)]
+    fn walk(self, len: u32, info: &mut HeaderInfo) {
+        nic_tc_walk(self, len, info);
+    }
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn nic_rx_step(ctx: *mut xdp_md, len: u32, walk: *mut Walk) -> u64 {
+    step(ctx, len, walk)
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn nic_rx_walk(ctx: *mut xdp_md, len: u32, info: *mut HeaderInfo) -> u64 {
+    walk(ctx, len, info)
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn nic_tc_step(ctx: *mut __sk_buff, len: u32, walk: *mut Walk) -> u64 {
+    step(ctx, len, walk)
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn nic_tc_walk(ctx: *mut __sk_buff, len: u32, info: *mut HeaderInfo) -> u64 {
+    walk(ctx, len, info)
+}
+
+#[inline(always)]
+fn step<C: LoadBytes>(ctx: C, len: u32, walk: *mut Walk) -> u64 {
+    // SAFETY: the verifier lets only a whole `Walk` or null be passed.
+    match unsafe { walk.as_mut() } {
+        Some(walk) => u64::from(walk.step(&Loaded { ctx, len })),
+        None => 0,
+    }
+}
+
+#[inline(always)]
+fn walk<C: Walkable>(ctx: C, len: u32, info: *mut HeaderInfo) -> u64 {
+    let frame = Loaded { ctx, len };
+    let mut walk = Walk::start(&frame);
+    for _ in 0..Walk::MAX_STEPS {
+        if ctx.step(len, &mut walk) == 0 {
+            break;
+        }
+    }
+    // SAFETY: the verifier lets only a whole `HeaderInfo` or null be passed.
+    if let Some(info) = unsafe { info.as_mut() } {
+        *info = walk.end(&frame);
+    }
+    0
+}

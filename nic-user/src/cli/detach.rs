@@ -1,0 +1,125 @@
+//! `nicctl detach`: undo everything that attach did.
+
+use std::io::{self, Write};
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{name, target};
+use crate::{
+    error::Result,
+    nic::namespace,
+    offload::{self, Attachment, Lock, Slot},
+    report::json::{self, Version},
+};
+
+/// Detach from interfaces: undo what attach did, and nothing else
+///
+/// Removes programs, links, maps and pins that attach made. Counters are gone with them. An
+/// interface that nothing is attached to is left alone, which is a success.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  nicctl detach eth0
+  nicctl detach --all --dry-run")]
+pub(super) struct Args {
+    /// Interfaces to detach from
+    #[arg(value_name = "IFACE", required_unless_present = "all", conflicts_with = "all",
+        value_parser = name::utf8())]
+    interfaces: Vec<String>,
+
+    /// Detach from every interface, in every network namespace
+    #[arg(long)]
+    all: bool,
+
+    /// The network namespace that the interfaces are in, as `ip netns` names it
+    #[arg(long, value_name = "NAME", value_parser = name::utf8())]
+    netns: Option<String>,
+
+    /// Say what would be done, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Print JSON (`nicctl schema detach`)
+    #[arg(long)]
+    json: bool,
+}
+
+/// What `nicctl detach --json` prints.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Document {
+    version: Version<1>,
+    /// Whether nothing was changed, because of --dry-run.
+    dry_run: bool,
+    /// One entry an interface.
+    interfaces: Vec<Entry>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Entry {
+    /// Name of the interface.
+    name: String,
+    /// Its index in its network namespace.
+    ifindex: u32,
+    /// Whether anything was attached.
+    was_attached: bool,
+}
+
+pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+    target::enter(args.netns.as_deref())?;
+    let slots = if args.all {
+        all()?
+    } else {
+        target::slots(&args.interfaces, namespace::current_cookie()?)?
+    };
+    let interfaces = if args.dry_run {
+        slots.into_iter().map(|(name, slot)| entry(name, &slot, slot.exists())).collect()
+    } else {
+        detach(slots)?
+    };
+    report(args, interfaces, out)?;
+    Ok(())
+}
+
+fn all() -> Result<Vec<(String, Slot)>> {
+    let name = |slot: &Slot| match Attachment::of(slot.clone()) {
+        Ok(Some(attachment)) => attachment.recorded_name(),
+        _ => format!("interface {}", slot.ifindex),
+    };
+    Ok(Slot::all()?.into_iter().map(|slot| (name(&slot), slot)).collect())
+}
+
+fn detach(slots: Vec<(String, Slot)>) -> Result<Vec<Entry>> {
+    let lock = Lock::take(target::say_waiting)?;
+    slots
+        .into_iter()
+        .map(|(name, slot)| {
+            let was_attached = offload::detach(&lock, &slot)
+                .map_err(|error| error.while_doing(format!("detach from {name}")))?;
+            Ok(entry(name, &slot, was_attached))
+        })
+        .collect()
+}
+
+fn entry(name: String, slot: &Slot, was_attached: bool) -> Entry {
+    Entry { name, ifindex: slot.ifindex, was_attached }
+}
+
+fn report(args: &Args, interfaces: Vec<Entry>, out: &mut dyn Write) -> io::Result<()> {
+    if args.json {
+        let document = Document { version: Version, dry_run: args.dry_run, interfaces };
+        return json::write_pretty(out, &document);
+    }
+    if interfaces.is_empty() {
+        writeln!(out, "nothing is attached")?;
+    }
+    for Entry { name, was_attached, .. } in interfaces {
+        let what = match (was_attached, args.dry_run) {
+            (false, _) => "nothing was attached",
+            (true, false) => "detached",
+            (true, true) => "would detach",
+        };
+        writeln!(out, "{name}: {what}")?;
+    }
+    Ok(())
+}

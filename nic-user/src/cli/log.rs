@@ -1,0 +1,112 @@
+//! `nicctl log`: follow the log of malformed frames.
+
+use std::io::{self, Write};
+
+use nic_common::record::AttachRecord;
+use schemars::JsonSchema;
+use serde::Serialize;
+use tokio::{sync::mpsc, task::JoinSet};
+
+use super::{
+    located::{self, Located},
+    name, target,
+};
+use crate::{
+    error::{Error, Result},
+    offload,
+    report::json::{self, Version},
+};
+
+/// Follow the log of malformed frames, until interrupted
+///
+/// Needs an interface that was attached with --log. Frames are logged a sample at a time, so that
+/// a flood of them cannot flood the log.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  nicctl attach eth0 --log && nicctl log eth0
+  nicctl log --json")]
+pub(super) struct Args {
+    /// Interface to follow; all that are attached without
+    #[arg(value_name = "IFACE", value_parser = name::utf8())]
+    interface: Option<String>,
+
+    /// The network namespace that the interface is in, as `ip netns` names it
+    #[arg(long, value_name = "NAME", value_parser = name::utf8())]
+    netns: Option<String>,
+
+    /// Print one JSON document a line (`nicctl schema log`)
+    #[arg(long)]
+    json: bool,
+}
+
+/// One line of `nicctl log --json`.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Document {
+    version: Version<1>,
+    /// Name of the interface.
+    interface: String,
+    /// What its program says.
+    message: String,
+}
+
+pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+    target::enter(args.netns.as_deref())?;
+    let names: Vec<String> = args.interface.iter().cloned().collect();
+    let logged = logged(located::attachments(&names, args.netns.is_none())?)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Error::io("wait for messages", &error))?;
+    tokio::task::LocalSet::new().block_on(&runtime, follow(logged, args.json, out))
+}
+
+/// Those that log, or why there are none.
+fn logged(attachments: Vec<Located>) -> Result<Vec<Located>> {
+    let (logged, silent): (Vec<_>, Vec<_>) = attachments
+        .into_iter()
+        .partition(|located| located.attachment.record().has(AttachRecord::LOG));
+    match (logged.is_empty(), silent.first()) {
+        (false, _) => Ok(logged),
+        (true, Some(first)) => {
+            Err(Error::not_found(format!("{} was attached without --log", first.name))
+                .with_fix(format!("nicctl attach {} --log", first.name)))
+        }
+        (true, None) => {
+            Err(Error::not_found("nothing is attached").with_fix("nicctl attach IFACE --log"))
+        }
+    }
+}
+
+/// Prints the messages of all of them as they come, until interrupted.
+async fn follow(logged: Vec<Located>, json: bool, out: &mut dyn Write) -> anyhow::Result<()> {
+    let (sender, mut messages) = mpsc::unbounded_channel();
+    let mut followers = JoinSet::new();
+    for Located { attachment, name, .. } in logged {
+        let sender = sender.clone();
+        followers.spawn_local(async move {
+            // Nobody listens any more only when this ends, too.
+            let send = |message: &str| drop(sender.send((name.clone(), message.to_owned())));
+            offload::follow(&attachment, send).await
+        });
+    }
+    loop {
+        tokio::select! {
+            Some((interface, message)) = messages.recv() => {
+                print(interface, message, json, out)?;
+                if messages.is_empty() {
+                    out.flush()?;
+                }
+            }
+            Some(Ok(Err(error))) = followers.join_next() => return Err(error.into()),
+            _ = tokio::signal::ctrl_c() => return Ok(()),
+        }
+    }
+}
+
+fn print(interface: String, message: String, json: bool, out: &mut dyn Write) -> io::Result<()> {
+    if json {
+        return json::write_line(out, &Document { version: Version, interface, message });
+    }
+    writeln!(out, "{interface}: {message}")
+}

@@ -1,0 +1,41 @@
+//! The copy policy as arguments.
+
+use clap::{Args, ValueEnum, value_parser};
+use nic_common::policy::CopyPolicy;
+
+/// On or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Switch {
+    On,
+    Off,
+}
+
+/// The parts of the copy policy that were named.
+#[derive(Clone, Copy, Debug, Args)]
+#[command(next_help_heading = "Copy policy")]
+pub(super) struct PolicyArgs {
+    /// Copy frames of up to N bytes whole, 0 to 2048; 0 copies none [default: 256]
+    #[arg(long, value_name = "N",
+        value_parser = value_parser!(u16).range(0..=CopyPolicy::RX_COPYBREAK_MAX as i64))]
+    rx_copybreak: Option<u16>,
+
+    /// Split off headers of up to N bytes, 0 to 2048 [default: 256]
+    #[arg(long, value_name = "N",
+        value_parser = value_parser!(u16).range(0..=CopyPolicy::MAX_LINEAR_MAX as i64))]
+    max_linear: Option<u16>,
+
+    /// Copy only the headers of larger frames, and leave the payload in its page [default: on]
+    #[arg(long, value_name = "on|off", hide_possible_values = true)]
+    split: Option<Switch>,
+}
+
+impl PolicyArgs {
+    /// `base`, with what was named in its place.
+    pub(super) fn over(self, base: CopyPolicy) -> CopyPolicy {
+        CopyPolicy {
+            rx_copybreak: self.rx_copybreak.unwrap_or(base.rx_copybreak),
+            max_linear: self.max_linear.unwrap_or(base.max_linear),
+            split: self.split.map_or(base.split, |split| split == Switch::On),
+        }
+    }
+}

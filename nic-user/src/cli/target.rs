@@ -1,0 +1,84 @@
+//! From names on the command line to interfaces.
+
+use crate::{
+    error::{Error, Kind, Result},
+    nic::{self, InterfaceName, Nic, namespace::NetNs, resolve},
+    offload::{Attachment, Slot},
+};
+
+/// Goes to the network namespace of that name, with everything this process does from now on.
+pub(super) fn enter(netns: Option<&str>) -> Result<()> {
+    netns.map_or(Ok(()), |name| NetNs::named(name)?.enter())
+}
+
+/// The interfaces that `names` stand for, each once: a bond, VLAN or team stands for what is below
+/// it. With them come sentences about every such step.
+pub(super) fn interfaces(names: &[String]) -> Result<(Vec<Nic>, Vec<String>)> {
+    let mut nics: Vec<Nic> = Vec::new();
+    let mut notes = Vec::new();
+    for name in names {
+        let nic = Nic::by_name(&InterfaceName::new(name)?)?;
+        let resolved = resolve::resolve(&nic.link, &nic::links()?)?;
+        notes.extend(resolved.steps.iter().map(ToString::to_string));
+        if resolved.targets == [nic.ifindex()] {
+            push(&mut nics, nic);
+            continue;
+        }
+        for ifindex in resolved.targets {
+            push(&mut nics, Nic::by_index(ifindex)?);
+        }
+    }
+    Ok((nics, notes))
+}
+
+fn push(nics: &mut Vec<Nic>, nic: Nic) {
+    if nics.iter().all(|known| known.ifindex() != nic.ifindex()) {
+        nics.push(nic);
+    }
+}
+
+/// The slots that `names` stand for: of interfaces in the present namespace, or of ones that were
+/// there when nicctl attached to them and are gone.
+pub(super) fn slots(names: &[String], netns: u64) -> Result<Vec<(String, Slot)>> {
+    let mut slots = Vec::new();
+    for name in names {
+        match interfaces(std::slice::from_ref(name)) {
+            Ok((nics, _)) => {
+                for nic in nics {
+                    slots.push((nic.name().to_owned(), Slot::new(netns, nic.ifindex())?));
+                }
+            }
+            Err(error) if error.kind() == Kind::NotFound => {
+                let gone = gone(name, netns)?;
+                slots.push((name.clone(), gone.ok_or(error)?));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(slots)
+}
+
+fn gone(name: &str, netns: u64) -> Result<Option<Slot>> {
+    for slot in Slot::all()?.into_iter().filter(|slot| slot.netns == netns) {
+        if let Ok(Some(attachment)) = Attachment::of(slot.clone())
+            && attachment.recorded_name() == name
+        {
+            return Ok(Some(slot));
+        }
+    }
+    Ok(None)
+}
+
+/// The error for an interface that nothing is attached to.
+pub(super) fn not_attached(name: &str) -> Error {
+    Error::not_found(format!("nothing is attached to {name}"))
+        .with_fix(format!("nicctl attach {name}"))
+}
+
+/// Tells that another nicctl holds the lock.
+pub(super) fn say_waiting(holder: Option<u32>) {
+    match holder {
+        Some(pid) => eprintln!("nicctl: waiting for another nicctl (process {pid})"),
+        None => eprintln!("nicctl: waiting for another nicctl"),
+    }
+}

@@ -1,0 +1,7 @@
+//! The `nicctl` command.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    nic_user::cli::main()
+}

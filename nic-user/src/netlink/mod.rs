@@ -1,0 +1,122 @@
+//! Wire formats: the only place that knows what the kernel's configuration interfaces look like.
+//!
+//! A socket speaks to the network namespace in which it was opened, wherever the thread goes
+//! afterwards.
+
+pub mod ethtool_ioctl;
+pub mod link;
+pub mod link_edit;
+pub mod qdisc;
+mod request;
+pub mod socket;
+
+use std::fmt;
+use std::io;
+
+use nix::errno::Errno;
+
+use crate::error;
+
+/// Kernel-internal "not supported" that some drivers let through; it has no name in userspace.
+const ENOTSUPP: i32 = 524;
+
+/// A refusal by the kernel, or a failure to talk to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    /// The error number, positive, as in errno(3).
+    pub errno: i32,
+    /// The kernel's own explanation (`NLMSGERR_ATTR_MSG`), if it gave one.
+    pub message: Option<String>,
+}
+
+/// The result of one exchange with the kernel.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    /// An error without an explanation by the kernel.
+    pub const fn from_errno(errno: i32) -> Self {
+        Self { errno, message: None }
+    }
+
+    /// The last error of a system call on this thread.
+    pub(crate) fn last_os_error() -> Self {
+        io::Error::last_os_error().into()
+    }
+
+    /// A reply that does not follow the protocol.
+    pub(crate) fn malformed(what: &str) -> Self {
+        Self {
+            errno: libc::EBADMSG,
+            message: Some(format!("malformed reply from the kernel: {what}")),
+        }
+    }
+
+    /// The error to show to a user who wanted `action`.
+    pub fn while_doing(&self, action: impl fmt::Display) -> error::Error {
+        let kind = match self.errno {
+            libc::EPERM | libc::EACCES => error::Kind::NotPermitted,
+            libc::ENODEV => error::Kind::NotFound,
+            _ => error::Kind::Failed,
+        };
+        error::Error::new(kind, format!("{action}: {self}"))
+    }
+}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        Self::from_errno(error.raw_os_error().unwrap_or(libc::EIO))
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let errno = describe_errno(self.errno);
+        match &self.message {
+            Some(message) => write!(f, "{message} ({errno})"),
+            None => f.write_str(&errno),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// `ERANGE: Numerical result out of range`.
+pub fn describe_errno(errno: i32) -> String {
+    if errno == ENOTSUPP {
+        return "ENOTSUPP: Not supported by the driver".to_owned();
+    }
+    let text = io::Error::from_raw_os_error(errno).to_string();
+    let text = text.strip_suffix(&format!(" (os error {errno})")).unwrap_or(&text);
+    match Errno::from_raw(errno) {
+        Errno::UnknownErrno => format!("errno {errno}: {text}"),
+        name => format!("{name:?}: {text}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_shows_the_kernels_text_and_the_errno() {
+        let error =
+            Error { errno: libc::ERANGE, message: Some("Peer MTU is too large to set XDP".into()) };
+        assert_eq!(
+            error.to_string(),
+            "Peer MTU is too large to set XDP (ERANGE: Numerical result out of range)"
+        );
+        assert_eq!(Error::from_errno(libc::EBUSY).to_string(), "EBUSY: Device or resource busy");
+        assert_eq!(
+            Error::from_errno(ENOTSUPP).to_string(),
+            "ENOTSUPP: Not supported by the driver"
+        );
+    }
+
+    #[test]
+    fn the_errno_decides_the_kind() {
+        let kind = |errno| Error::from_errno(errno).while_doing("x").kind();
+        assert_eq!(kind(libc::EPERM), error::Kind::NotPermitted);
+        assert_eq!(kind(libc::ENODEV), error::Kind::NotFound);
+        assert_eq!(kind(libc::ERANGE), error::Kind::Failed);
+    }
+}

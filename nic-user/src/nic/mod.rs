@@ -1,0 +1,182 @@
+//! What a NIC is and has: its links, queues, driver, and the programs on it.
+
+pub mod name;
+pub mod namespace;
+pub mod preflight;
+pub mod resolve;
+
+pub use name::InterfaceName;
+
+use crate::error::{Error, Result};
+use crate::netlink;
+use crate::netlink::ethtool_ioctl::{Channels, DriverInfo, EthtoolIoctl, Features};
+use crate::netlink::link::{DeviceRef, LinkInfo, Links, XdpAttachment};
+
+/// One interface of the current network namespace, as it was when it was read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Nic {
+    /// What rtnetlink says.
+    pub link: LinkInfo,
+    /// What the driver says of itself; `None` if it does not say.
+    pub driver: Option<DriverInfo>,
+    /// Queues as the driver counts them; `None` if it has no such notion.
+    pub channels: Option<Channels>,
+    /// Offloads by the kernel's name for them; empty if they can not be read.
+    pub features: Features,
+}
+
+impl Nic {
+    /// The interface called `name`.
+    pub fn by_name(name: &InterfaceName) -> Result<Self> {
+        let mut links = open(format_args!("read interface {name}"))?;
+        match links.by_name(name.as_str()) {
+            Ok(link) => Self::of(link),
+            Err(error) if error.errno == libc::ENODEV => Err(not_found(name, &mut links)),
+            Err(error) => Err(error.while_doing(format_args!("read interface {name}"))),
+        }
+    }
+
+    /// The interface with this index.
+    pub fn by_index(ifindex: u32) -> Result<Self> {
+        let mut links = open(format_args!("read interface with index {ifindex}"))?;
+        match links.by_index(ifindex) {
+            Ok(link) => Self::of(link),
+            Err(error) if error.errno == libc::ENODEV => {
+                Err(Error::not_found(format!("no interface has the index {ifindex}")))
+            }
+            Err(error) => {
+                Err(error.while_doing(format_args!("read interface with index {ifindex}")))
+            }
+        }
+    }
+
+    /// Every interface of the current network namespace, by index.
+    pub fn all() -> Result<Vec<Self>> {
+        links()?.into_iter().map(Self::of).collect()
+    }
+
+    /// Adds what the driver says to what rtnetlink says.
+    pub fn of(link: LinkInfo) -> Result<Self> {
+        let action = format_args!("ask the driver of {}", link.name);
+        let ioctl = EthtoolIoctl::open().map_err(|error| error.while_doing(action))?;
+        // Drivers that do not know a question answer with various errors; none of them is
+        // worth refusing the interface for.
+        let driver = ioctl.driver(&link.name).ok();
+        let channels = ioctl.channels(&link.name).ok();
+        let features = ioctl.features(&link.name).unwrap_or_default();
+        Ok(Self { link, driver, channels, features })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.link.name
+    }
+
+    /// Its index in its network namespace.
+    pub const fn ifindex(&self) -> u32 {
+        self.link.ifindex
+    }
+
+    /// The kind of virtual device (`veth`, `bond`, ...); `None` for hardware.
+    pub fn kind(&self) -> Option<&str> {
+        self.link.kind.as_deref()
+    }
+
+    /// The driver's name.
+    pub fn driver_name(&self) -> Option<&str> {
+        self.driver.as_ref().map(|driver| driver.driver.as_str())
+    }
+
+    /// Largest packet without the link header, in bytes.
+    pub const fn mtu(&self) -> u32 {
+        self.link.mtu
+    }
+
+    /// Receive queues that it can ever have.
+    pub const fn max_rx_queues(&self) -> u32 {
+        self.link.rx_queues
+    }
+
+    /// Transmit queues that it can ever have.
+    pub const fn max_tx_queues(&self) -> u32 {
+        self.link.tx_queues
+    }
+
+    /// Receive queues in use; all there can be, if the driver does not say.
+    pub fn rx_queues(&self) -> u32 {
+        let in_use = self
+            .channels
+            .map(|channels| channels.current.rx.saturating_add(channels.current.combined));
+        in_use.filter(|&queues| queues > 0).unwrap_or(self.link.rx_queues)
+    }
+
+    /// Transmit queues in use; all there can be, if the driver does not say.
+    pub fn tx_queues(&self) -> u32 {
+        let in_use = self
+            .channels
+            .map(|channels| channels.current.tx.saturating_add(channels.current.combined));
+        in_use.filter(|&queues| queues > 0).unwrap_or(self.link.tx_queues)
+    }
+
+    /// The XDP programs on it.
+    pub fn xdp(&self) -> &[XdpAttachment] {
+        &self.link.xdp
+    }
+
+    /// A veth's other end.
+    pub const fn peer(&self) -> Option<DeviceRef> {
+        self.link.peer
+    }
+}
+
+/// Every link of the current network namespace, by index, without asking drivers.
+pub fn links() -> Result<Vec<LinkInfo>> {
+    let action = "list the interfaces";
+    open(format_args!("{action}"))?.all().map_err(|error| error.while_doing(action))
+}
+
+fn open(action: std::fmt::Arguments<'_>) -> Result<Links> {
+    Links::open().map_err(|error: netlink::Error| error.while_doing(action))
+}
+
+fn not_found(name: &InterfaceName, links: &mut Links) -> Error {
+    let error = Error::not_found(format!("no interface is called {name}"));
+    let links = links.all().unwrap_or_default();
+    match name::nearest(name.as_str(), links.iter().map(|link| link.name.as_str())) {
+        Some(nearest) => error.with_fix(format!("did you mean {nearest}?")),
+        None => error.with_fix("`ip link` lists the interfaces of this network namespace"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Kind;
+
+    fn name(name: &str) -> InterfaceName {
+        InterfaceName::new(name).unwrap()
+    }
+
+    #[test]
+    fn the_loopback_device_is_read() {
+        let lo = Nic::by_name(&name("lo")).unwrap();
+        assert_eq!((lo.name(), lo.kind()), ("lo", None));
+        assert_eq!(Nic::by_index(lo.ifindex()).unwrap().name(), "lo");
+        assert!(Nic::all().unwrap().iter().any(|nic| nic.name() == "lo"));
+        assert!(lo.rx_queues() >= 1 && lo.max_rx_queues() >= lo.rx_queues());
+    }
+
+    #[test]
+    fn an_unknown_name_is_not_found_and_a_near_one_suggested() {
+        let error = Nic::by_name(&name("lo0")).unwrap_err();
+        assert_eq!(error.kind(), Kind::NotFound);
+        assert_eq!(error.to_string(), "no interface is called lo0");
+        assert_eq!(error.fix(), Some("did you mean lo?"));
+    }
+
+    #[test]
+    fn an_unknown_index_is_not_found() {
+        assert_eq!(Nic::by_index(0).unwrap_err().kind(), Kind::NotFound);
+        assert_eq!(Nic::by_index(u32::MAX / 2).unwrap_err().kind(), Kind::NotFound);
+    }
+}

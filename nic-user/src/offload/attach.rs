@@ -1,0 +1,468 @@
+//! Attaching, and attaching again.
+
+use std::{
+    os::fd::AsFd,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use aya::programs::{
+    LinkOrder, SchedClassifier, TcAttachType, Xdp, XdpMode as AyaMode,
+    links::{FdLink, PinnedLink},
+    tc::TcAttachOptions,
+    xdp::XdpLink,
+};
+use nic_common::{policy::CopyPolicy, record::AttachRecord};
+
+use super::{
+    attachment::Attachment,
+    clsact, foreign,
+    lock::Lock,
+    object::{self, Build, EGRESS, INGRESS, Object, Parameters},
+    slot::{self, Slot},
+};
+use crate::{
+    error::{Error, Kind, Result},
+    netlink::{
+        self,
+        link::{Links, XdpMode},
+    },
+    nic::{Nic, namespace, preflight},
+};
+
+/// Which XDP mode is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModeWanted {
+    /// Native where the driver can, else generic; an existing attachment keeps its mode.
+    Auto,
+    /// This one or none.
+    Only(XdpMode),
+}
+
+/// How to attach.
+pub struct Options<'a> {
+    /// The XDP mode.
+    pub mode: ModeWanted,
+    /// Makes the copy policy from the one in force, or from the default.
+    pub policy: &'a dyn Fn(CopyPolicy) -> CopyPolicy,
+    /// TC ingress pulls small packets together.
+    pub pull: bool,
+    /// Malformed frames are logged.
+    pub log: bool,
+    /// Use filters of a clsact qdisc even where the kernel has TCX.
+    pub clsact: bool,
+}
+
+/// What attaching came to.
+#[derive(Debug)]
+pub struct Attached {
+    /// Interface name.
+    pub name: String,
+    /// Interface index.
+    pub ifindex: u32,
+    /// The XDP mode obtained.
+    pub mode: XdpMode,
+    /// The build of the XDP program.
+    pub build: Build,
+    /// The copy policy in force.
+    pub policy: CopyPolicy,
+    /// Whether programs were replaced, not attached for the first time.
+    pub upgraded: bool,
+    /// What the user should know: why not native, why frags, what was cleared away.
+    pub notes: Vec<String>,
+}
+
+/// What attaching would come to, as far as it can be told without trying.
+pub fn plan(nic: &Nic, options: &Options<'_>) -> Result<Attached> {
+    let slot = Slot::existing(namespace::current_cookie()?, nic.ifindex())?;
+    let current = match slot {
+        Some(slot) => Attachment::of(slot)?.filter(|attachment| !attachment.is_stale()),
+        None => None,
+    };
+    let mode = match (options.mode, &current) {
+        (ModeWanted::Only(mode), _) => mode,
+        (ModeWanted::Auto, Some(attachment)) => attachment.mode(),
+        (ModeWanted::Auto, None) => XdpMode::Native,
+    };
+    if current.is_none() {
+        refuse_foreign(nic)?;
+    }
+    let policy = match &current {
+        Some(attachment) => attachment.policy()?,
+        None => CopyPolicy::DEFAULT,
+    };
+    Ok(Attached {
+        name: nic.name().to_owned(),
+        ifindex: nic.ifindex(),
+        mode,
+        build: builds(nic)[0],
+        policy: (options.policy)(policy),
+        upgraded: current.is_some(),
+        notes: preflight_notes(nic, mode, matches!(options.mode, ModeWanted::Only(_)))?,
+    })
+}
+
+/// Attaches to `nic`, or replaces the programs that an earlier attach left there; counters go on.
+///
+/// # Errors
+///
+/// Whatever fails, the interface is as it was before, except that an upgrade that fails half-way
+/// may have replaced some of the programs.
+pub fn attach(_lock: &Lock, nic: &Nic, options: &Options<'_>) -> Result<Attached> {
+    slot::clear_staging()?;
+    let slot = Slot::new(namespace::current_cookie()?, nic.ifindex())?;
+    let mut notes = Vec::new();
+    match Attachment::of(slot.clone())? {
+        Some(attachment) if !attachment.is_stale() => {
+            return upgrade(nic, options, &attachment).map_err(|error| in_attach(nic, error));
+        }
+        Some(_) => {
+            slot.remove()?;
+            notes.push("pins of an interface that is gone were cleared away".to_owned());
+        }
+        None => {}
+    }
+    refuse_foreign(nic)?;
+    let staged = slot.stage()?;
+    let attached = Attaching { nic, options, slot: &staged, notes }.fresh();
+    match attached.and_then(|attached| slot.commit(&staged).map(|()| attached)) {
+        Ok(attached) => Ok(attached),
+        Err(error) => {
+            // The reason to fail is worth more than a failure to clear up, which the next
+            // command repeats.
+            let _ = staged.remove();
+            slot::remove_directory_if_empty();
+            Err(in_attach(nic, error))
+        }
+    }
+}
+
+fn in_attach(nic: &Nic, error: Error) -> Error {
+    error.while_doing(format!("attach to {}", nic.name()))
+}
+
+fn refuse_foreign(nic: &Nic) -> Result<()> {
+    match nic.xdp().first() {
+        Some(attached) => Err(in_attach(nic, foreign::refusal(nic, attached))),
+        None => Ok(()),
+    }
+}
+
+/// What is known beforehand of XDP on this interface; an error if it cannot work in the only mode
+/// that is wanted.
+fn preflight_notes(nic: &Nic, mode: XdpMode, only: bool) -> Result<Vec<String>> {
+    let findings = preflight::xdp_findings(nic, mode);
+    if only && let Some(blocking) = findings.iter().find(|finding| finding.blocks) {
+        return Err(in_attach(nic, Error::failed(blocking.what.clone())).with_fix(&*blocking.fix));
+    }
+    Ok(findings.into_iter().map(|finding| finding.what).collect())
+}
+
+/// The builds to try, in this order.
+fn builds(nic: &Nic) -> &'static [Build] {
+    if preflight::needs_frags(nic) { &[Build::Frags] } else { &[Build::SingleBuffer, Build::Frags] }
+}
+
+struct Attaching<'a> {
+    nic: &'a Nic,
+    options: &'a Options<'a>,
+    slot: &'a Slot,
+    notes: Vec<String>,
+}
+
+impl Attaching<'_> {
+    fn fresh(mut self) -> Result<Attached> {
+        let policy = (self.options.policy)(CopyPolicy::DEFAULT);
+        let mut object =
+            Object::load(&parameters(self.nic, self.options, policy), Some(self.slot))?;
+        let (link, mode, build) = self.attach_xdp(&mut object)?;
+        let mut record = record(self.nic, self.slot, self.options, mode, build);
+        object.write_record(&record)?;
+        pin_link(link, self.slot, slot::XDP_LINK)?;
+        attach_tc(&mut object, self.nic, self.slot, &mut record, self.options.clsact)?;
+        Ok(self.attached(mode, build, policy, false))
+    }
+
+    fn attached(self, mode: XdpMode, build: Build, policy: CopyPolicy, upgraded: bool) -> Attached {
+        Attached {
+            name: self.nic.name().to_owned(),
+            ifindex: self.nic.ifindex(),
+            mode,
+            build,
+            policy,
+            upgraded,
+            notes: self.notes,
+        }
+    }
+
+    /// Attaches XDP in the mode that is wanted, or in the best that the device takes.
+    fn attach_xdp(&mut self, object: &mut Object) -> Result<(FdLink, XdpMode, Build)> {
+        let native = match self.options.mode {
+            ModeWanted::Only(mode) => {
+                preflight_notes(self.nic, mode, true)?;
+                let (link, build) = self.attach_xdp_as(object, mode)?;
+                return Ok((link, mode, build));
+            }
+            ModeWanted::Auto => self.attach_xdp_as(object, XdpMode::Native),
+        };
+        let refused = match native {
+            Ok((link, build)) => return Ok((link, XdpMode::Native, build)),
+            Err(error) if error.kind() == Kind::NotPermitted => return Err(error),
+            Err(error) => error,
+        };
+        self.notes.push(format!("generic mode: {refused}"));
+        let (link, build) = self.attach_xdp_as(object, XdpMode::Generic)?;
+        Ok((link, XdpMode::Generic, build))
+    }
+
+    /// Attaches XDP in one mode, with the first build that the device takes.
+    fn attach_xdp_as(&mut self, object: &mut Object, mode: XdpMode) -> Result<(FdLink, Build)> {
+        let mut refusals = Vec::new();
+        for &build in builds(self.nic) {
+            match link_xdp(object.xdp(build)?, self.nic, mode) {
+                Ok(link) => {
+                    if let Some(refused) = refusals.pop() {
+                        self.notes.push(format!("frags build: {refused}"));
+                    }
+                    return Ok((link, build));
+                }
+                Err(error) if error.kind() == Kind::NotPermitted => return Err(error),
+                Err(error) => refusals.push(error),
+            }
+        }
+        // The first is of the build that suits the interface best.
+        let refused = refusals.swap_remove(0);
+        Err(match preflight::xdp_findings(self.nic, mode).into_iter().find(|f| f.blocks) {
+            Some(finding) => Error::new(refused.kind(), format!("{refused}; {}", finding.what))
+                .with_fix(finding.fix),
+            None => refused,
+        })
+    }
+}
+
+fn parameters(nic: &Nic, options: &Options<'_>, policy: CopyPolicy) -> Parameters {
+    Parameters {
+        rx_queues: nic.max_rx_queues().max(1),
+        tx_queues: nic.max_tx_queues().max(1),
+        real_tx_queues: nic.tx_queues().max(1),
+        policy,
+        pull: options.pull,
+        log: options.log,
+    }
+}
+
+fn record(
+    nic: &Nic,
+    slot: &Slot,
+    options: &Options<'_>,
+    mode: XdpMode,
+    build: Build,
+) -> AttachRecord {
+    let now = now();
+    AttachRecord {
+        layout: AttachRecord::LAYOUT,
+        attached_at: now,
+        loaded_at: now,
+        netns: slot.netns,
+        ifindex: nic.ifindex(),
+        mode: mode.flag(),
+        rx_queues: nic.max_rx_queues().max(1),
+        tx_queues: nic.max_tx_queues().max(1),
+        options: option_bits(options, build),
+        name: padded(nic.name()),
+        version: padded(env!("CARGO_PKG_VERSION")),
+    }
+}
+
+fn option_bits(options: &Options<'_>, build: Build) -> u64 {
+    let bit = |set: bool, bit: u64| if set { bit } else { 0 };
+    bit(options.pull, AttachRecord::PULL)
+        | bit(options.log, AttachRecord::LOG)
+        | bit(build == Build::Frags, AttachRecord::FRAGS)
+}
+
+/// Nanoseconds since 1970.
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn padded(text: &str) -> [u8; 16] {
+    let mut padded = [0; 16];
+    for (to, from) in padded.iter_mut().zip(text.bytes()) {
+        *to = from;
+    }
+    padded
+}
+
+/// Puts new programs into the links of `attachment`. Each replacement is atomic: every frame meets
+/// the old program or the new one, and both count into the same maps.
+fn upgrade(nic: &Nic, options: &Options<'_>, attachment: &Attachment) -> Result<Attached> {
+    let slot = attachment.slot();
+    let policy = (options.policy)(attachment.policy()?);
+    let mut object = Object::load(&parameters(nic, options, policy), Some(slot))?;
+    let mut attaching = Attaching { nic, options, slot, notes: Vec::new() };
+    let (mode, build) = match options.mode {
+        ModeWanted::Only(mode) if mode != attachment.mode() => {
+            attaching.change_mode(&mut object, attachment.mode())?
+        }
+        _ => (attachment.mode(), attaching.replace_xdp(&mut object)?),
+    };
+    let kept = attachment.record().options & (AttachRecord::CLSACT | AttachRecord::OWN_QDISC);
+    let mut record = AttachRecord {
+        loaded_at: now(),
+        mode: mode.flag(),
+        options: option_bits(options, build) | kept,
+        name: padded(nic.name()),
+        version: padded(env!("CARGO_PKG_VERSION")),
+        ..*attachment.record()
+    };
+    object.write_record(&record)?;
+    attach_tc(&mut object, nic, slot, &mut record, options.clsact)?;
+    Ok(attaching.attached(mode, build, policy, true))
+}
+
+impl Attaching<'_> {
+    /// The kernel fixes the mode of a link, so another mode takes another link.
+    fn change_mode(&mut self, object: &mut Object, old: XdpMode) -> Result<(XdpMode, Build)> {
+        self.slot.detach_link(slot::XDP_LINK)?;
+        let changed = self.attach_xdp(object);
+        let (link, mode, build) = match changed {
+            Ok(attached) => attached,
+            Err(error) => {
+                // Back to the mode that worked.
+                let (link, _) = self.attach_xdp_as(object, old)?;
+                pin_link(link, self.slot, slot::XDP_LINK)?;
+                return Err(error);
+            }
+        };
+        pin_link(link, self.slot, slot::XDP_LINK)?;
+        self.notes.push(format!(
+            "frames that came between {} and {} mode were not counted",
+            old.name(),
+            mode.name()
+        ));
+        Ok((mode, build))
+    }
+
+    /// Puts the first build that the device takes into the link that there is.
+    fn replace_xdp(&mut self, object: &mut Object) -> Result<Build> {
+        let action = "replace the XDP program";
+        let mut refusals = Vec::new();
+        for &build in builds(self.nic) {
+            let pinned = PinnedLink::from_pin(self.slot.pin(slot::XDP_LINK));
+            let link = pinned
+                .and_then(|link| XdpLink::try_from(FdLink::from(link)))
+                .map_err(|error| object::loading(action, &error))?;
+            match object.xdp(build)?.attach_to_link(link) {
+                Ok(_) => return Ok(build),
+                Err(error) => refusals.push(object::loading(action, &error)),
+            }
+        }
+        Err(refusals.swap_remove(0))
+    }
+}
+
+/// Attaches XDP through a link; if the kernel refuses, in its own words.
+fn link_xdp(program: &mut Xdp, nic: &Nic, mode: XdpMode) -> Result<FdLink> {
+    let aya_mode = match mode {
+        XdpMode::Native => AyaMode::Driver,
+        XdpMode::Generic => AyaMode::Skb,
+        XdpMode::Offload => AyaMode::Hardware,
+    };
+    let attached =
+        program.attach_to_if_index(nic.ifindex(), aya_mode).and_then(|id| program.take_link(id));
+    let action = || format!("{} XDP", mode.name());
+    match attached {
+        Ok(link) => FdLink::try_from(link).map_err(|error| object::loading(&action(), &error)),
+        Err(error) => {
+            // A link says only the errno; netlink says why.
+            match reason(program, nic, mode) {
+                Some(reason) => Err(reason.while_doing(action())),
+                None => Err(object::loading(&action(), &error)),
+            }
+        }
+    }
+}
+
+/// What the kernel says to the same wish by netlink.
+fn reason(program: &Xdp, nic: &Nic, mode: XdpMode) -> Option<netlink::Error> {
+    let fd = program.fd().ok()?;
+    let mut links = Links::open().ok()?;
+    match links.set_xdp(nic.ifindex(), Some(fd.as_fd()), mode.flag()) {
+        Err(error) => Some(error),
+        Ok(_) => {
+            // It was only to be asked, not to be attached without a link.
+            let _ = links.set_xdp(nic.ifindex(), None, mode.flag());
+            None
+        }
+    }
+}
+
+fn pin_link(link: FdLink, slot: &Slot, name: &str) -> Result<()> {
+    let path = slot.pin(name);
+    link.pin(&path)
+        .map(|_| ())
+        .map_err(|error| object::loading(&format!("pin {}", path.display()), &error))
+}
+
+/// Attaches both TC programs, or puts new ones into their links.
+fn attach_tc(
+    object: &mut Object,
+    nic: &Nic,
+    slot: &Slot,
+    record: &mut AttachRecord,
+    force_clsact: bool,
+) -> Result<()> {
+    if force_clsact || record.has(AttachRecord::CLSACT) {
+        return clsact::attach(object, nic, record);
+    }
+    let hooks = [
+        (INGRESS, TcAttachType::Ingress, slot::INGRESS_LINK),
+        (EGRESS, TcAttachType::Egress, slot::EGRESS_LINK),
+    ];
+    for (name, hook, pin) in hooks {
+        match attach_tcx(object.classifier(name)?, nic, hook, slot, pin) {
+            Ok(()) => {}
+            Err(TcxError::NotSupported) => return clsact::attach(object, nic, record),
+            Err(TcxError::Failed(error)) => return Err(error.while_doing(format!("attach {name}"))),
+        }
+    }
+    Ok(())
+}
+
+enum TcxError {
+    NotSupported,
+    Failed(Error),
+}
+
+fn attach_tcx(
+    program: &mut SchedClassifier,
+    nic: &Nic,
+    hook: TcAttachType,
+    slot: &Slot,
+    pin: &str,
+) -> Result<(), TcxError> {
+    let failed =
+        |error: &(dyn std::error::Error + 'static)| TcxError::Failed(object::loading("TCX", error));
+    if let Ok(old) = PinnedLink::from_pin(slot.pin(pin)) {
+        let old = FdLink::from(old).try_into().map_err(|error| failed(&error))?;
+        program.attach_to_link(old).map_err(|error| failed(&error))?;
+        return Ok(());
+    }
+    // Before all others: a program that returns a verdict ends the chain.
+    let order = TcAttachOptions::TcxOrder(LinkOrder::first());
+    let id = match program.attach_with_options(nic.name(), hook, order) {
+        Ok(id) => id,
+        Err(error) if is_einval(&error) => return Err(TcxError::NotSupported),
+        Err(error) => return Err(failed(&error)),
+    };
+    let link = program.take_link(id).map_err(|error| failed(&error))?;
+    let link = FdLink::try_from(link).map_err(|error| failed(&error))?;
+    pin_link(link, slot, pin).map_err(TcxError::Failed)
+}
+
+/// What `BPF_LINK_CREATE` says to an attach type it does not know (before Linux 6.6).
+fn is_einval(error: &aya::programs::ProgramError) -> bool {
+    matches!(error, aya::programs::ProgramError::SyscallError(error)
+        if error.io_error.raw_os_error() == Some(libc::EINVAL))
+}

@@ -1,0 +1,182 @@
+//! What is attached to an interface, as found in its slot.
+
+use std::{
+    os::fd::AsFd,
+    time::{Duration, SystemTime},
+};
+
+use aya::maps::{Array, Map, MapData};
+use nic_common::{
+    counters::{Counters, IngressCounters, RxCounters, TxCounters},
+    policy::CopyPolicy,
+    record::AttachRecord,
+};
+
+use super::{
+    object,
+    slot::{self, Slot},
+    sys::{self, LinkState},
+};
+use crate::{
+    error::{Error, Result},
+    netlink::link::XdpMode,
+};
+
+/// An attachment that this nicctl can read.
+#[derive(Debug)]
+pub struct Attachment {
+    slot: Slot,
+    record: AttachRecord,
+    xdp: Option<LinkState>,
+}
+
+/// The counters of an attachment; the index is the queue.
+#[derive(Debug)]
+pub struct Readings {
+    /// Receive queues at XDP.
+    pub rx: Vec<RxCounters>,
+    /// Receive queues at TC ingress.
+    pub ingress: Vec<IngressCounters>,
+    /// Transmit queues at TC egress.
+    pub tx: Vec<TxCounters>,
+}
+
+impl Attachment {
+    /// What is attached to the interface of this slot, if anything.
+    ///
+    /// # Errors
+    ///
+    /// It was attached by a nicctl with other counters, or its pins cannot be read.
+    pub fn of(slot: Slot) -> Result<Option<Self>> {
+        if !slot.exists() {
+            return Ok(None);
+        }
+        let record = read_record(&slot)?;
+        let xdp = sys::open_pin(&slot.pin(slot::XDP_LINK))
+            .and_then(|link| sys::link_state(link.as_fd()))
+            .ok();
+        Ok(Some(Self { slot, record, xdp }))
+    }
+
+    /// Where its pins are.
+    pub const fn slot(&self) -> &Slot {
+        &self.slot
+    }
+
+    /// What was noted when it was attached.
+    pub const fn record(&self) -> &AttachRecord {
+        &self.record
+    }
+
+    /// The name that the interface had then.
+    pub fn recorded_name(&self) -> String {
+        text(&self.record.name)
+    }
+
+    /// The version of nicctl that loaded the programs.
+    pub fn version(&self) -> String {
+        text(&self.record.version)
+    }
+
+    /// Whether the interface is gone; what is left is only pins.
+    pub fn is_stale(&self) -> bool {
+        self.xdp.is_none_or(|link| link.ifindex == 0)
+    }
+
+    /// Id of the XDP program, while there is one.
+    pub fn xdp_program(&self) -> Option<u32> {
+        self.xdp.filter(|link| link.ifindex != 0).map(|link| link.prog_id)
+    }
+
+    /// Ids of the TC ingress and egress programs where they are TCX links.
+    pub fn tc_programs(&self) -> [Option<u32>; 2] {
+        [slot::INGRESS_LINK, slot::EGRESS_LINK].map(|name| {
+            let link = sys::open_pin(&self.slot.pin(name)).ok()?;
+            sys::link_state(link.as_fd()).ok().map(|link| link.prog_id)
+        })
+    }
+
+    /// The XDP mode that was obtained.
+    pub fn mode(&self) -> XdpMode {
+        let recorded = self.record.mode;
+        XdpMode::ALL.into_iter().find(|mode| mode.flag() == recorded).unwrap_or(XdpMode::Generic)
+    }
+
+    /// When it was first attached.
+    pub fn attached_at(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_nanos(self.record.attached_at)
+    }
+
+    /// The copy policy in force.
+    pub fn policy(&self) -> Result<CopyPolicy> {
+        read_policy(&self.slot)
+    }
+
+    /// Reads all counters.
+    pub fn read(&self) -> Result<Readings> {
+        let cpus = aya::util::nr_cpus().map_err(|(what, error)| Error::io(what, &error))?;
+        Ok(Readings {
+            rx: self.counters(slot::RX, self.record.rx_queues, cpus)?,
+            ingress: self.counters(slot::INGRESS, self.record.rx_queues, cpus)?,
+            tx: self.counters(slot::TX, self.record.tx_queues, cpus)?,
+        })
+    }
+
+    fn counters<C: Counters + aya::Pod>(
+        &self,
+        pin: &str,
+        queues: u32,
+        cpus: usize,
+    ) -> Result<Vec<C>> {
+        let path = self.slot.pin(pin);
+        let action = || format!("read counters of {}: {}", self.recorded_name(), path.display());
+        let map = sys::open_pin(&path).map_err(|error| Error::io(action(), &error))?;
+        sys::read_per_cpu(map.as_fd(), queues as usize, cpus)
+            .map_err(|error| Error::io(action(), &error))
+    }
+}
+
+/// The record in a slot, if this nicctl can read what it describes.
+pub fn read_record(slot: &Slot) -> Result<AttachRecord> {
+    let path = slot.pin(slot::RECORD);
+    let other_version = || {
+        Error::failed(format!(
+            "interface {} was attached by another version of nicctl, whose counters this one \
+             cannot read",
+            slot.ifindex
+        ))
+        .with_fix("detach it and attach it again, or use that version")
+    };
+    let map = Map::Array(object::pinned_map(&path)?);
+    let map: Array<MapData, AttachRecord> = map.try_into().map_err(|_| other_version())?;
+    let record = map.get(&0, 0).map_err(|error| object::loading("read the record", &error))?;
+    if record.layout == AttachRecord::LAYOUT { Ok(record) } else { Err(other_version()) }
+}
+
+/// The copy policy in a slot.
+pub fn read_policy(slot: &Slot) -> Result<CopyPolicy> {
+    let action = "read the copy policy";
+    let map = Map::Array(object::pinned_map(&slot.pin(slot::POLICY))?);
+    let map: Array<MapData, u64> =
+        map.try_into().map_err(|error| object::loading(action, &error))?;
+    map.get(&0, 0).map(CopyPolicy::from_word).map_err(|error| object::loading(action, &error))
+}
+
+/// Writes the copy policy of a slot: programs that run use it from the next frame on.
+pub fn write_policy(slot: &Slot, policy: CopyPolicy) -> Result<()> {
+    set_policy(object::pinned_map(&slot.pin(slot::POLICY))?, policy)
+}
+
+/// Writes the copy policy into its map.
+pub fn set_policy(map: MapData, policy: CopyPolicy) -> Result<()> {
+    let action = "write the copy policy";
+    let mut map: Array<MapData, u64> =
+        Map::Array(map).try_into().map_err(|error| object::loading(action, &error))?;
+    map.set(0, policy.to_word(), 0).map_err(|error| object::loading(action, &error))
+}
+
+/// Text padded with zeros.
+fn text(padded: &[u8]) -> String {
+    let text = padded.split(|byte| *byte == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(text).into_owned()
+}

@@ -1,0 +1,82 @@
+//! Where pins live: the machine's bpffs, wherever this process runs.
+
+use std::{
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+    thread,
+};
+
+use nix::{
+    mount::{MsFlags, mount},
+    sched::{CloneFlags, setns, unshare},
+    sys::statfs::{BPF_FS_MAGIC, statfs},
+};
+
+use crate::error::{Error, Result};
+
+const MOUNT_POINT: &str = "/sys/fs/bpf";
+
+/// The bpffs that outlives this process; mounted if there is none.
+///
+/// `ip netns exec` hides the machine's bpffs behind a fresh `/sys`, in a mount namespace that ends
+/// with the command. So the one of the first process counts, if this process may look there.
+pub fn root() -> Result<PathBuf> {
+    let root = path();
+    if !is_bpffs(&root)? {
+        mount_bpffs().map_err(|error| {
+            Error::io(format!("mount bpffs on {MOUNT_POINT}"), &error)
+                .with_fix(format!("as root: mount -t bpf bpf {MOUNT_POINT}"))
+        })?;
+    }
+    Ok(root)
+}
+
+/// The bpffs if it is there; never mounts.
+pub fn existing_root() -> Result<Option<PathBuf>> {
+    let root = path();
+    Ok(is_bpffs(&root)?.then_some(root))
+}
+
+fn path() -> PathBuf {
+    if in_own_mount_namespace() {
+        Path::new("/proc/1/root").join(MOUNT_POINT.trim_start_matches('/'))
+    } else {
+        PathBuf::from(MOUNT_POINT)
+    }
+}
+
+/// Whether the first process is in another mount namespace. Where that cannot be seen, as in a
+/// container without privileges, ours is the one to use.
+fn in_own_mount_namespace() -> bool {
+    let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/mnt"));
+    match (namespace("self"), namespace("1")) {
+        (Ok(ours), Ok(first)) => ours != first,
+        _ => false,
+    }
+}
+
+fn is_bpffs(path: &Path) -> Result<bool> {
+    match statfs(path) {
+        Ok(stat) => Ok(stat.filesystem_type() == BPF_FS_MAGIC),
+        Err(error) => Err(Error::io(format!("look at {}", path.display()), &error.into())
+            .with_fix("nicctl keeps its state in bpffs: mount sysfs on /sys first")),
+    }
+}
+
+/// Mounts bpffs in the mount namespace of the first process, on a thread of its own: the caller
+/// stays where it is.
+fn mount_bpffs() -> io::Result<()> {
+    thread::scope(|scope| {
+        let mounted = scope.spawn(|| {
+            if in_own_mount_namespace() {
+                // A mount namespace can be entered only by a thread with a root of its own.
+                unshare(CloneFlags::CLONE_FS)?;
+                setns(File::open("/proc/1/ns/mnt")?, CloneFlags::CLONE_NEWNS)?;
+            }
+            mount(Some("bpf"), MOUNT_POINT, Some("bpf"), MsFlags::empty(), Some("mode=0700"))?;
+            Ok(())
+        });
+        mounted.join().unwrap_or_else(|_| Err(io::Error::other("the mounting thread failed")))
+    })
+}

@@ -1,0 +1,63 @@
+//! XDP programs of others: named, never removed.
+
+use std::{fs, path::Path};
+
+use aya::programs::{loaded_links, loaded_programs};
+
+use crate::{error::Error, netlink::link::XdpAttachment, nic::Nic};
+
+/// The error for an interface that has a program of somebody else.
+pub fn refusal(nic: &Nic, attached: &XdpAttachment) -> Error {
+    let name = nic.name();
+    let mode = attached.mode.name();
+    let id = attached.prog_id;
+    let program = program_name(id).map(|name| format!(" `{name}`")).unwrap_or_default();
+    let message =
+        format!("{name} has a {mode} XDP program{program} (id {id}) that is not nicctl's");
+    match link_of(id) {
+        Some(link) => {
+            let owner = holder(link).map(|owner| format!(", held by {owner}")).unwrap_or_default();
+            Error::failed(format!("{message}, attached by link {link}{owner}"))
+                .with_fix(format!("end its owner, or: bpftool link detach id {link}"))
+        }
+        None => Error::failed(message).with_fix(format!(
+            "detach it first if it is not needed: ip link set dev {name} {} off",
+            match attached.mode {
+                crate::netlink::link::XdpMode::Native => "xdpdrv",
+                crate::netlink::link::XdpMode::Generic => "xdpgeneric",
+                crate::netlink::link::XdpMode::Offload => "xdpoffload",
+            }
+        )),
+    }
+}
+
+fn program_name(id: u32) -> Option<String> {
+    let info = loaded_programs().flatten().find(|program| program.id() == id)?;
+    info.name_as_str().map(str::to_owned)
+}
+
+fn link_of(program: u32) -> Option<u32> {
+    loaded_links().flatten().find(|link| link.program_id() == program).map(|link| link.id())
+}
+
+/// The process that has a link open, as `name (process 123)`.
+fn holder(link: u32) -> Option<String> {
+    let wanted = format!("link_id:\t{link}");
+    let processes = fs::read_dir("/proc").ok()?;
+    processes.flatten().find_map(|process| {
+        let path = process.path();
+        let pid: u32 = path.file_name()?.to_str()?.parse().ok()?;
+        holds(&path, &wanted).then(|| {
+            let name = fs::read_to_string(path.join("comm")).unwrap_or_default();
+            format!("{} (process {pid})", name.trim())
+        })
+    })
+}
+
+fn holds(process: &Path, line: &str) -> bool {
+    let Ok(descriptors) = fs::read_dir(process.join("fdinfo")) else { return false };
+    descriptors.flatten().any(|descriptor| {
+        fs::read_to_string(descriptor.path())
+            .is_ok_and(|info| info.lines().any(|found| found == line))
+    })
+}

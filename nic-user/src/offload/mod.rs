@@ -1,0 +1,27 @@
+//! Kernel programs: load, attach, pin, upgrade, detach, read. The only place that knows aya.
+//!
+//! What is attached to an interface lives in one directory of bpffs, its [`Slot`]: links, programs,
+//! counters and the record of the attachment. There is no other state; whoever is killed at any
+//! moment leaves either a whole slot or a staging directory that the next command clears away.
+
+mod attach;
+mod attachment;
+mod bpffs;
+mod clsact;
+mod detach;
+mod foreign;
+mod lock;
+mod log;
+mod object;
+mod slot;
+mod sys;
+mod test_run;
+
+pub use attach::{Attached, ModeWanted, Options, attach, plan};
+pub use attachment::Attachment;
+pub use detach::detach;
+pub use lock::Lock;
+pub use log::follow;
+pub use object::Build;
+pub use slot::Slot;
+pub use test_run::BpfWalker;

@@ -1,0 +1,228 @@
+//! The object with the kernel programs, and how it is loaded.
+
+use std::{os::fd::AsFd, path::Path, thread};
+
+use aya::{
+    Ebpf, EbpfLoader, VerifierLogLevel, include_bytes_aligned,
+    maps::{Array, MapData},
+    programs::{ProgramError, SchedClassifier, Xdp},
+};
+use nic_common::{policy::CopyPolicy, record::AttachRecord};
+
+use super::slot::{self, Slot};
+use crate::error::{Error, Kind, Result};
+
+/// The committed object; `cargo xtask build-ebpf` makes it.
+static OBJECT: &[u8] = include_bytes_aligned!("nicctl.bpf.o");
+
+/// TC ingress program.
+pub const INGRESS: &str = "nic_ingress";
+/// TC egress program.
+pub const EGRESS: &str = "nic_egress";
+
+/// The map that aya-log's messages go through.
+const LOGS: &str = "AYA_LOGS";
+/// The smallest ring there is, for attachments that do not log.
+const NO_LOGS_BYTES: u32 = 4096;
+const LOGS_BYTES: u32 = 128 << 10;
+
+/// Where the maps of the object are pinned in a slot.
+const PINNED_MAPS: [(&str, &str); 5] = [
+    ("NIC_RX", slot::RX),
+    ("NIC_INGRESS", slot::INGRESS),
+    ("NIC_TX", slot::TX),
+    ("NIC_RECORD", slot::RECORD),
+    (".data.policy", slot::POLICY),
+];
+
+/// The two builds of the XDP program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Build {
+    /// For frames that fit into one buffer.
+    SingleBuffer,
+    /// For frames that may go on in fragments (Linux 5.18, and the driver must support it).
+    Frags,
+}
+
+impl Build {
+    /// The program of this build.
+    pub const fn program(self) -> &'static str {
+        match self {
+            Self::SingleBuffer => "nic_rx",
+            Self::Frags => "nic_rx_frags",
+        }
+    }
+
+    /// What people call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::SingleBuffer => "single-buffer",
+            Self::Frags => "frags",
+        }
+    }
+}
+
+/// What is fixed when the programs are loaded.
+#[derive(Clone, Copy, Debug)]
+pub struct Parameters {
+    /// Entries of the maps of receive counters.
+    pub rx_queues: u32,
+    /// Entries of the map of transmit counters.
+    pub tx_queues: u32,
+    /// Transmit queues in use.
+    pub real_tx_queues: u32,
+    /// The copy policy to begin with.
+    pub policy: CopyPolicy,
+    /// TC ingress pulls small packets together.
+    pub pull: bool,
+    /// Malformed frames are logged.
+    pub log: bool,
+}
+
+/// The object with its maps in the kernel, and its programs ready to be loaded.
+pub struct Object {
+    ebpf: Ebpf,
+}
+
+impl Object {
+    /// Makes the maps, or takes those pinned in `slot`, where new ones are pinned too. Without a
+    /// slot nothing is pinned.
+    pub fn load(parameters: &Parameters, slot: Option<&Slot>) -> Result<Self> {
+        let word = parameters.policy.to_word();
+        let (pull, log) = (u8::from(parameters.pull), u8::from(parameters.log));
+        let logs_bytes = if parameters.log { LOGS_BYTES } else { NO_LOGS_BYTES };
+        let mut loader = loader();
+        loader
+            .verifier_log_level(VerifierLogLevel::DEBUG | VerifierLogLevel::STATS)
+            .override_global("POLICY", &word, true)
+            .override_global("PULL", &pull, true)
+            .override_global("LOG", &log, true)
+            .override_global("TX_QUEUES", &parameters.real_tx_queues, true)
+            .map_max_entries("NIC_RX", parameters.rx_queues)
+            .map_max_entries("NIC_INGRESS", parameters.rx_queues)
+            .map_max_entries("NIC_TX", parameters.tx_queues)
+            .map_max_entries(LOGS, logs_bytes);
+        if let Some(slot) = slot {
+            for (map, pin) in PINNED_MAPS {
+                loader.map_pin_path(map, slot.pin(pin));
+            }
+        }
+        let ebpf = loader.load(OBJECT).map_err(|error| loading("make the maps", &error))?;
+        Ok(Self { ebpf })
+    }
+
+    /// The XDP program of a build, in the kernel.
+    pub fn xdp(&mut self, build: Build) -> Result<&mut Xdp> {
+        let name = build.program();
+        let program: &mut Xdp = self.program(name)?;
+        if program.fd().is_err() {
+            program.load().map_err(|error| verifying(name, &error))?;
+        }
+        Ok(program)
+    }
+
+    /// A TC program, in the kernel.
+    pub fn classifier(&mut self, name: &'static str) -> Result<&mut SchedClassifier> {
+        let program: &mut SchedClassifier = self.program(name)?;
+        if program.fd().is_err() {
+            program.load().map_err(|error| verifying(name, &error))?;
+        }
+        Ok(program)
+    }
+
+    /// The map with the copy policy.
+    pub fn policy_map(&mut self) -> Result<MapData> {
+        let map = self.ebpf.take_map(".data.policy");
+        match map {
+            Some(aya::maps::Map::Array(map)) => Ok(map),
+            _ => Err(Error::failed("the BPF object has no map of the copy policy")),
+        }
+    }
+
+    /// Writes the record of the attachment.
+    pub fn write_record(&mut self, record: &AttachRecord) -> Result<()> {
+        let action = "write the record of the attachment";
+        let map = self.ebpf.map_mut("NIC_RECORD");
+        let map = map.ok_or_else(|| Error::failed(format!("{action}: no such map")))?;
+        let mut map: Array<&mut MapData, AttachRecord> =
+            map.try_into().map_err(|error| loading(action, &error))?;
+        map.set(0, record, 0).map_err(|error| loading(action, &error))
+    }
+
+    fn program<'p, P>(&'p mut self, name: &str) -> Result<&'p mut P>
+    where
+        &'p mut P: TryFrom<&'p mut aya::programs::Program, Error = ProgramError>,
+    {
+        let missing = || Error::failed(format!("the BPF object has no program {name}"));
+        self.ebpf
+            .program_mut(name)
+            .ok_or_else(missing)?
+            .try_into()
+            .map_err(|error| loading(name, &error))
+    }
+}
+
+/// A loader that has not read the kernel's BTF.
+///
+/// aya reads it in the constructor, 20 ms and 20 MB, for relocations that our object does not have,
+/// and offers no way around. So the constructor runs on a thread that sees no `/sys`; where that is
+/// not permitted, it just takes longer.
+fn loader<'a>() -> EbpfLoader<'a> {
+    thread::scope(|scope| {
+        let constructed = scope.spawn(|| {
+            let _ = nix::sched::unshare(nix::sched::CloneFlags::CLONE_FS)
+                .and_then(|()| nix::unistd::chroot("/proc/self/fdinfo"));
+            EbpfLoader::new()
+        });
+        constructed.join().unwrap_or_else(|_| EbpfLoader::new())
+    })
+}
+
+/// An error of aya with all its causes.
+pub fn loading(action: &str, error: &(dyn std::error::Error + 'static)) -> Error {
+    let mut message = format!("{action}: {error}");
+    let mut kind = Kind::Failed;
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(io) = error.downcast_ref::<std::io::Error>() {
+            if matches!(io.raw_os_error(), Some(libc::EPERM | libc::EACCES)) {
+                kind = Kind::NotPermitted;
+            }
+        }
+        cause = error.source();
+        if let Some(error) = cause {
+            let text = error.to_string();
+            if !message.contains(&text) {
+                message = format!("{message}: {text}");
+            }
+        }
+    }
+    Error::new(kind, message)
+}
+
+/// An error of loading a program: the verifier's last words are what matters.
+fn verifying(program: &str, error: &ProgramError) -> Error {
+    const LAST_WORDS: usize = 12;
+    let ProgramError::LoadError { io_error, verifier_log } = error else {
+        return loading(&format!("load {program}"), error);
+    };
+    let log = verifier_log.to_string();
+    if log.trim().is_empty() && io_error.raw_os_error() == Some(libc::EPERM) {
+        return Error::new(Kind::NotPermitted, format!("load {program}: {io_error}"))
+            .with_fix("it takes root, or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, and no lockdown");
+    }
+    let lines: Vec<&str> = log.lines().filter(|line| !line.trim().is_empty()).collect();
+    let last = lines.get(lines.len().saturating_sub(LAST_WORDS)..).unwrap_or_default().join("\n  ");
+    Error::failed(format!("load {program}: the verifier refuses it: {io_error}\n  {last}"))
+        .with_fix("report it with the kernel's release: nicctl supports Linux 6.1 and later")
+}
+
+/// Opens a map pinned at `path`.
+pub fn pinned_map(path: &Path) -> Result<MapData> {
+    MapData::from_pin(path).map_err(|error| loading(&format!("open {}", path.display()), &error))
+}
+
+/// The descriptor of a map.
+pub fn map_fd(map: &MapData) -> std::os::fd::BorrowedFd<'_> {
+    map.fd().as_fd()
+}

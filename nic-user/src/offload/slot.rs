@@ -1,0 +1,181 @@
+//! The directory of bpffs that holds what is attached to one interface.
+
+use std::{
+    fs, io,
+    os::fd::AsFd,
+    path::{Path, PathBuf},
+};
+
+use super::{bpffs, clsact, sys};
+use crate::error::{Error, Result};
+
+/// Below the root of bpffs.
+const DIRECTORY: &str = "nicctl";
+/// In front of a slot's name while it is being made.
+const STAGING: &str = ".new-";
+
+/// The XDP link.
+pub const XDP_LINK: &str = "link_xdp";
+/// The TCX link of TC ingress.
+pub const INGRESS_LINK: &str = "link_ingress";
+/// The TCX link of TC egress.
+pub const EGRESS_LINK: &str = "link_egress";
+/// All links, in the order in which they are attached.
+pub const LINKS: [&str; 3] = [XDP_LINK, INGRESS_LINK, EGRESS_LINK];
+
+/// The map of receive counters.
+pub const RX: &str = "rx";
+/// The map of TC ingress counters.
+pub const INGRESS: &str = "ingress";
+/// The map of transmit counters.
+pub const TX: &str = "tx";
+/// The map of the attach record.
+pub const RECORD: &str = "record";
+/// The map of the copy policy.
+pub const POLICY: &str = "policy";
+
+/// One interface in one network namespace: where its pins are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slot {
+    path: PathBuf,
+    /// Interface index.
+    pub ifindex: u32,
+    /// Cookie of the network namespace.
+    pub netns: u64,
+}
+
+impl Slot {
+    /// The slot of an interface; makes the directory above it, and mounts bpffs if need be.
+    pub fn new(netns: u64, ifindex: u32) -> Result<Self> {
+        let parent = bpffs::root()?.join(DIRECTORY);
+        make_directory(&parent)?;
+        Ok(Self { path: parent.join(format!("{netns}-{ifindex}")), ifindex, netns })
+    }
+
+    /// The slot of an interface if it exists; changes nothing.
+    pub fn existing(netns: u64, ifindex: u32) -> Result<Option<Self>> {
+        Ok(Self::all()?.into_iter().find(|slot| slot.netns == netns && slot.ifindex == ifindex))
+    }
+
+    /// All slots there are, sorted by namespace and index.
+    pub fn all() -> Result<Vec<Self>> {
+        let mut slots: Vec<Self> = entries()?.into_iter().filter_map(Self::parse).collect();
+        slots.sort_by_key(|slot| (slot.netns, slot.ifindex));
+        Ok(slots)
+    }
+
+    fn parse(path: PathBuf) -> Option<Self> {
+        let (netns, ifindex) = path.file_name()?.to_str()?.split_once('-')?;
+        Some(Self { netns: netns.parse().ok()?, ifindex: ifindex.parse().ok()?, path })
+    }
+
+    /// Whether anything is there.
+    pub fn exists(&self) -> bool {
+        self.path.exists()
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// One pin in it.
+    pub fn pin(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// An empty directory beside it in which to make it. Whatever an earlier process left there
+    /// must have been cleared away with [`clear_staging`].
+    pub fn stage(&self) -> Result<Self> {
+        let name = format!("{STAGING}{}-{}", self.netns, self.ifindex);
+        let staged = Self { path: self.path.with_file_name(name), ..self.clone() };
+        make_directory(&staged.path)?;
+        Ok(staged)
+    }
+
+    /// Puts the staged slot in this one's place, in one step.
+    pub fn commit(&self, staged: &Self) -> Result<()> {
+        fs::rename(&staged.path, &self.path)
+            .map_err(|error| Error::io(format!("rename {}", staged.path.display()), &error))
+    }
+
+    /// Detaches one link and removes its pin; it may be gone already.
+    pub fn detach_link(&self, name: &str) -> Result<()> {
+        let path = self.pin(name);
+        let gone =
+            |error: &io::Error| matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOLINK));
+        let detached = sys::open_pin(&path).and_then(|link| sys::detach_link(link.as_fd()));
+        match detached.and_then(|()| fs::remove_file(&path)) {
+            Err(error) if !gone(&error) => {
+                Err(Error::io(format!("detach {}", path.display()), &error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Detaches every link in the slot, undoes what is not a link, and removes the directory.
+    pub fn remove(&self) -> Result<()> {
+        for name in LINKS {
+            self.detach_link(name)?;
+        }
+        clsact::remove(self)?;
+        remove_directory(&self.path)
+            .map_err(|error| Error::io(format!("remove {}", self.path.display()), &error))
+    }
+}
+
+/// Clears away what processes that were killed left half made. Only under the lock.
+pub fn clear_staging() -> Result<()> {
+    for path in entries()? {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let Some(rest) = name.strip_prefix(STAGING) else { continue };
+        if let Some(mut staged) = Slot::parse(path.with_file_name(rest)) {
+            staged.path = path;
+            staged.remove()?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes the directory of all slots if none is left.
+pub fn remove_directory_if_empty() {
+    if let Ok(Some(root)) = bpffs::existing_root() {
+        // Not empty, or not there: both are fine.
+        let _ = fs::remove_dir(root.join(DIRECTORY));
+    }
+}
+
+fn entries() -> Result<Vec<PathBuf>> {
+    let Some(root) = bpffs::existing_root()? else { return Ok(Vec::new()) };
+    let directory = root.join(DIRECTORY);
+    let action = || format!("read {}", directory.display());
+    match fs::read_dir(&directory) {
+        Ok(entries) => entries
+            .map(|entry| entry.map(|entry| entry.path()))
+            .collect::<io::Result<_>>()
+            .map_err(|error| Error::io(action(), &error)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(Error::io(action(), &error)),
+    }
+}
+
+fn make_directory(path: &Path) -> Result<()> {
+    match fs::create_dir(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            Err(Error::io(format!("make {}", path.display()), &error)
+                .with_fix("bpffs must be writable, and it takes root or CAP_DAC_OVERRIDE"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn remove_directory(path: &Path) -> io::Result<()> {
+    let entries = match fs::read_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        fs::remove_file(entry?.path())?;
+    }
+    fs::remove_dir(path)
+}

@@ -1,0 +1,83 @@
+//! The header walk as the loaded XDP program does it (`BPF_PROG_TEST_RUN`).
+
+use aya::{
+    TestRun,
+    programs::{TestRunOptions, Xdp},
+};
+use nic_common::{metadata::Metadata, policy::CopyPolicy};
+
+use super::{
+    attachment,
+    object::{self, Build, Object, Parameters},
+};
+use crate::{
+    decode::{Answer, Native, Walker},
+    error::{Error, Result},
+};
+
+/// The kernel takes no shorter frame for a test run (`ETH_HLEN`).
+const SHORTEST: usize = 14;
+
+/// Asks the XDP program itself, loaded but attached to nothing.
+pub struct BpfWalker {
+    object: Object,
+    policy: CopyPolicy,
+    out: Vec<u8>,
+}
+
+impl BpfWalker {
+    /// Loads the program.
+    pub fn load() -> Result<Self> {
+        let policy = CopyPolicy::DEFAULT;
+        let parameters = Parameters {
+            rx_queues: 1,
+            tx_queues: 1,
+            real_tx_queues: 1,
+            policy,
+            pull: false,
+            log: false,
+        };
+        let mut object = Object::load(&parameters, None)?;
+        object.xdp(Build::Frags)?;
+        Ok(Self { object, policy, out: Vec::new() })
+    }
+}
+
+impl Walker for BpfWalker {
+    /// Frames shorter than an Ethernet header never reach a program; the native walk answers.
+    fn headers(&mut self, frame: &[u8], policy: CopyPolicy) -> Result<Answer> {
+        if frame.len() < SHORTEST {
+            return Native.headers(frame, policy);
+        }
+        if policy != self.policy {
+            attachment::set_policy(self.object.policy_map()?, policy)?;
+            self.policy = policy;
+        }
+        self.out.resize(frame.len() + Metadata::SIZE, 0);
+        let program = self.object.xdp(Build::Frags)?;
+        let written = run(program, frame, &mut self.out)?;
+        let metadata = self.out.first_chunk().filter(|_| written == self.out.len());
+        let metadata = metadata.and_then(|word| Metadata::from_word(u64::from_ne_bytes(*word)));
+        let metadata = metadata.ok_or_else(|| {
+            Error::failed(format!("test run of a frame of {} bytes: no metadata", frame.len()))
+        })?;
+        Ok(Answer {
+            header_len: metadata.header_len.into(),
+            l3: Some(metadata.l3),
+            l4: metadata.l4.number(),
+            flags: metadata.flags,
+            verdict: metadata.verdict,
+            layout: None,
+        })
+    }
+}
+
+/// Runs the program over one frame; the length of what it left, metadata included.
+fn run(program: &Xdp, frame: &[u8], out: &mut [u8]) -> Result<usize> {
+    let options =
+        TestRunOptions { data_in: Some(frame), data_out: Some(out), ..TestRunOptions::new() };
+    let result = program.test_run(options).map_err(|error| {
+        object::loading(&format!("test run of a frame of {} bytes", frame.len()), &error)
+    })?;
+    Ok(result.data_size_out as usize)
+}

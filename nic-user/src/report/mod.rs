@@ -1,0 +1,10 @@
+//! What output has in common: tables, numbers for people, JSON documents, colour.
+
+pub mod json;
+pub mod number;
+pub mod style;
+pub mod table;
+pub mod time;
+
+/// Widest line of any table, in columns.
+pub const WIDTH: usize = 80;

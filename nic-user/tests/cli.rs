@@ -1,0 +1,139 @@
+//! The command line itself: help, exit codes, schemas, completions, manual pages.
+
+use std::{
+    fs,
+    process::{Command, Output},
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+fn nicctl(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_nicctl")).args(args).output().unwrap()
+}
+
+/// What a run that went well prints.
+#[track_caller]
+fn stdout(args: &[&str]) -> String {
+    let output = nicctl(args);
+    assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]), "{args:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap()
+}
+
+/// The first word of every line of `text` between the lines `from` and the next empty one.
+fn names<'t>(text: &'t str, from: &str) -> Vec<&'t str> {
+    text.lines()
+        .skip_while(|line| *line != from)
+        .skip(1)
+        .take_while(|line| !line.is_empty())
+        .filter_map(|line| line.split_whitespace().next())
+        .collect()
+}
+
+#[test]
+fn help_of_every_command_has_examples_and_exit_codes() {
+    let help = stdout(&["--help"]);
+    assert!(help.contains("\nExit codes:\n  0  "), "{help}");
+    let commands = names(&help, "Commands:");
+    assert!(commands.contains(&"decode"), "{commands:?}");
+    for command in commands.into_iter().filter(|command| *command != "help") {
+        let help = stdout(&[command, "--help"]);
+        assert!(help.contains("\nExamples:\n  "), "{help}");
+        assert!(help.contains("\nExit codes:\n  0  "), "{help}");
+        assert!(help.lines().all(|line| line.chars().count() <= 100), "{help}");
+    }
+}
+
+#[test]
+fn version_is_the_packages() {
+    assert_eq!(stdout(&["--version"]), format!("nicctl {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn a_command_line_without_sense_is_a_usage_error() {
+    for args in [&[][..], &["nonsense"], &["--nonsense"], &["schema", "nonsense"]] {
+        let output = nicctl(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(output.stdout.is_empty(), "{args:?}");
+        assert!(!output.stderr.is_empty(), "{args:?}");
+    }
+}
+
+#[test]
+fn every_schema_is_listed_and_has_a_version() {
+    let list = stdout(&["schema"]);
+    let names: Vec<_> = list.lines().skip(1).filter_map(|line| line.split(' ').next()).collect();
+    assert!(names.contains(&"decode"), "{list}");
+    for name in names {
+        let schema = json(&stdout(&["schema", name]));
+        assert!(schema["properties"]["version"]["const"].is_u64(), "{schema}");
+    }
+}
+
+#[test]
+fn decode_prints_what_its_schema_says() {
+    let schema = json(&stdout(&["schema", "decode"]));
+    let tcp = "02000000000202000000000108004500002800010000400600000000000000000000\
+               00500050000000000000000050000000";
+    for frame in ["00", "0200000000020200000000010806", tcp] {
+        assert_fits(&json(&stdout(&["decode", "--json", "--hex", frame])), &schema);
+    }
+}
+
+/// `document`, an object without objects in it, has exactly the properties of `schema`, each of
+/// its type.
+fn assert_fits(document: &Value, schema: &Value) {
+    let (document, properties) =
+        (document.as_object().unwrap(), schema["properties"].as_object().unwrap());
+    for name in schema["required"].as_array().unwrap() {
+        assert!(document.contains_key(name.as_str().unwrap()), "{name} is missing");
+    }
+    for (name, value) in document {
+        let property = &properties[name];
+        if let Some(constant) = property.get("const") {
+            assert_eq!(value, constant, "{name}");
+            continue;
+        }
+        let types = &property["type"];
+        let is = |kind: &str| {
+            types == kind || types.as_array().is_some_and(|t| t.contains(&kind.into()))
+        };
+        let fits = match value {
+            Value::Null => is("null"),
+            Value::Bool(_) => is("boolean"),
+            Value::Number(number) => is("integer") && number.is_u64(),
+            Value::String(_) => is("string"),
+            Value::Array(_) | Value::Object(_) => false,
+        };
+        assert!(fits, "{name}: {value} is no {types}");
+        let values = property.get("enum").and_then(Value::as_array);
+        assert!(values.is_none_or(|values| values.contains(value)), "{name}: {value}");
+    }
+}
+
+#[test]
+fn completions_for_every_shell() {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        assert!(stdout(&["completions", shell]).contains("rx-copybreak"), "{shell}");
+    }
+}
+
+#[test]
+fn manual_pages_are_printed_or_written() {
+    assert!(stdout(&["man"]).contains("\n.SH NAME\nnicctl"));
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().to_str().unwrap();
+    assert_eq!(stdout(&["man", path]), "");
+    let page = fs::read_to_string(dir.path().join("nicctl-decode.1")).unwrap();
+    assert!(page.contains("Exit codes:"), "{page}");
+
+    let missing = nicctl(&["man", "/nonexistent"]);
+    assert_eq!(missing.status.code(), Some(1));
+    let message =
+        "nicctl: write manual pages to /nonexistent: No such file or directory (os error 2)\n";
+    assert_eq!(String::from_utf8(missing.stderr).unwrap(), message);
+}
