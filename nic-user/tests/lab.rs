@@ -1,5 +1,7 @@
 //! A lab is what it says: two hosts, a multi-queue cable, traffic, and nothing left afterwards.
 
+mod common;
+
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 
@@ -8,16 +10,6 @@ use nic_user::lab::traffic::{self, IpVersion};
 use nic_user::lab::{Lab, Shape};
 use nic_user::nic::namespace::{current_cookie, name_of_cookie, named_namespaces};
 use nic_user::nic::{InterfaceName, Nic};
-
-/// Ends a test that can not run without root, visibly.
-macro_rules! needs_root {
-    () => {
-        if !nix::unistd::geteuid().is_root() {
-            eprintln!("skipped: needs root");
-            return;
-        }
-    };
-}
 
 #[test]
 fn interfaces_have_the_shape_that_was_asked_for() {
@@ -31,6 +23,10 @@ fn interfaces_have_the_shape_that_was_asked_for() {
         assert_eq!((nic.rx_queues(), nic.tx_queues()), (4, 4));
         assert_eq!((nic.max_rx_queues(), nic.max_tx_queues()), (4, 4));
         assert_eq!(nic.xdp(), []);
+        // The kernel tells since 6.3.
+        if let Some(can) = nic.xdp_features {
+            assert_eq!((can.native(), can.frags(), can.offload()), (true, true, false));
+        }
         assert_eq!(nic.link.lower, None);
         let other = nic.peer().unwrap();
         assert_eq!(other.ifindex, peer.ifindex());

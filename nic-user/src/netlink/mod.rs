@@ -7,6 +7,7 @@ pub mod ethtool_ioctl;
 pub mod link;
 pub mod link_edit;
 pub mod qdisc;
+pub mod netdev;
 mod request;
 pub mod socket;
 

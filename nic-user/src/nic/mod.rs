@@ -1,5 +1,6 @@
 //! What a NIC is and has: its links, queues, driver, and the programs on it.
 
+pub mod drivers;
 pub mod name;
 pub mod namespace;
 pub mod preflight;
@@ -11,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::netlink;
 use crate::netlink::ethtool_ioctl::{Channels, DriverInfo, EthtoolIoctl, Features};
 use crate::netlink::link::{DeviceRef, LinkInfo, Links, XdpAttachment};
+use crate::netlink::netdev::{Netdev, XdpFeatures};
 
 /// One interface of the current network namespace, as it was when it was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,6 +25,8 @@ pub struct Nic {
     pub channels: Option<Channels>,
     /// Offloads by the kernel's name for them; empty if they can not be read.
     pub features: Features,
+    /// What the driver says it can do with XDP; `None` before Linux 6.3.
+    pub xdp_features: Option<XdpFeatures>,
 }
 
 impl Nic {
@@ -64,7 +68,9 @@ impl Nic {
         let driver = ioctl.driver(&link.name).ok();
         let channels = ioctl.channels(&link.name).ok();
         let features = ioctl.features(&link.name).unwrap_or_default();
-        Ok(Self { link, driver, channels, features })
+        let xdp_features =
+            Netdev::open().and_then(|mut netdev| netdev.xdp_features(link.ifindex)).ok();
+        Ok(Self { link, driver, channels, features, xdp_features })
     }
 
     /// Its name.

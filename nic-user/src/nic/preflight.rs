@@ -1,14 +1,378 @@
-//! stub
+//! What stands in the way of XDP on an interface, said before the kernel refuses.
+//!
+//! The kernel has the last word: what is not known here may still fail, and then its own message
+//! is shown.
+
+use std::fs;
+
 use super::Nic;
+use super::drivers::{DriverFacts, KernelVersion, MtuLimit, QueueRule, facts};
 use crate::netlink::link::XdpMode;
+
+/// Something to know before attaching.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
+    /// Whether the kernel will refuse because of it.
     pub blocks: bool,
+    /// What it is, with the numbers.
     pub what: String,
+    /// What to do about it.
     pub fix: String,
 }
-pub fn xdp_findings(_nic: &Nic, _mode: XdpMode) -> Vec<Finding> {
-    Vec::new()
+
+/// What the limits of drivers depend on besides the interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// The running kernel.
+    pub kernel: KernelVersion,
+    /// CPUs that there can be (`nr_cpu_ids`).
+    pub cpus: u32,
+    /// Bytes in a memory page.
+    pub page_size: u32,
 }
+
+impl Machine {
+    /// This one. What can not be read is taken to be in no one's way.
+    pub fn current() -> Self {
+        let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        // SAFETY: sysconf(3) reads and writes no memory of ours.
+        let page_size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+        // SAFETY: as above.
+        let cpus = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
+        Self {
+            kernel: release.parse().unwrap_or(KernelVersion(u16::MAX, 0)),
+            cpus: u32::try_from(cpus).unwrap_or(1),
+            page_size: u32::try_from(page_size).unwrap_or(4096),
+        }
+    }
+}
+
+/// Limit for drivers without a row: what most of those with one have at least.
+const USUAL_MTU_LIMIT: MtuLimit = MtuLimit::PageLess(602);
+
+/// What stands in the way of attaching to `nic` in mode `wanted`, blocking findings first.
+pub fn xdp_findings(nic: &Nic, wanted: XdpMode) -> Vec<Finding> {
+    findings_on(nic, wanted, Machine::current())
+}
+
+/// Whether a program that reads single buffers is too small for `nic`'s MTU in native mode.
 pub fn needs_frags(nic: &Nic) -> bool {
-    nic.mtu() > 3498
+    exceeded_limit(nic, Machine::current()).is_some()
+}
+
+/// The largest MTU for a program that reads single buffers, if `nic`'s is larger.
+fn exceeded_limit(nic: &Nic, machine: Machine) -> Option<u32> {
+    let limit = known(nic).map_or(USUAL_MTU_LIMIT, |facts| facts.single_buffer_mtu);
+    limit.bytes(machine.page_size).filter(|&limit| nic.mtu() > limit)
+}
+
+fn known(nic: &Nic) -> Option<&'static DriverFacts> {
+    facts(nic.driver_name()?)
+}
+
+fn findings_on(nic: &Nic, wanted: XdpMode, machine: Machine) -> Vec<Finding> {
+    let mut findings = match wanted {
+        XdpMode::Generic => Vec::new(),
+        XdpMode::Offload => offload_finding(nic).into_iter().collect(),
+        XdpMode::Native => native_findings(nic, machine),
+    };
+    findings.sort_by_key(|finding| !finding.blocks);
+    findings
+}
+
+fn offload_finding(nic: &Nic) -> Option<Finding> {
+    let offloads = nic
+        .xdp_features
+        .map_or_else(|| nic.driver_name() == Some("nfp"), |features| features.offload());
+    (!offloads).then(|| Finding {
+        blocks: true,
+        what: format!("{} does not run XDP programs in the device", described(nic)),
+        fix: "use --mode native or --mode generic".to_owned(),
+    })
+}
+
+fn native_findings(nic: &Nic, machine: Machine) -> Vec<Finding> {
+    if !runs_natively(nic, machine) {
+        return vec![Finding {
+            blocks: true,
+            what: format!("{} does not run XDP natively", described(nic)),
+            fix: "use --mode generic".to_owned(),
+        }];
+    }
+    let mut findings: Vec<Finding> = mtu_finding(nic, machine).into_iter().collect();
+    if let Some(facts) = known(nic) {
+        findings.extend(facts.must_be_off.iter().filter_map(|name| offload_is_on(nic, name)));
+        findings.extend(queue_finding(nic, facts.queues, machine));
+        findings.extend(facts.warning.map(|warning| Finding {
+            blocks: false,
+            what: format!("{}: {warning}", described(nic)),
+            fix: "use --mode generic if that matters".to_owned(),
+        }));
+    }
+    findings
+}
+
+/// The kernel knows since 6.3; before, and if it can not be asked, the table does.
+fn runs_natively(nic: &Nic, machine: Machine) -> bool {
+    match (nic.xdp_features, known(nic)) {
+        (Some(features), _) => features.native(),
+        (None, Some(facts)) => facts.native_since.is_some_and(|since| machine.kernel >= since),
+        (None, None) => true,
+    }
+}
+
+fn takes_frags(nic: &Nic, machine: Machine) -> bool {
+    match (nic.xdp_features, known(nic)) {
+        (Some(features), _) => features.frags(),
+        (None, Some(facts)) => facts.frags_since.is_some_and(|since| machine.kernel >= since),
+        (None, None) => true,
+    }
+}
+
+fn mtu_finding(nic: &Nic, machine: Machine) -> Option<Finding> {
+    let limit = exceeded_limit(nic, machine)?;
+    if takes_frags(nic, machine) {
+        return None;
+    }
+    let (name, mtu, driver) = (nic.name(), nic.mtu(), described(nic));
+    Some(Finding {
+        // For a driver without a row the limit is a guess.
+        blocks: known(nic).is_some(),
+        what: format!("MTU {mtu} is more than {driver} takes with XDP: {limit}"),
+        fix: format!("`ip link set dev {name} mtu {limit}`, or use --mode generic"),
+    })
+}
+
+fn offload_is_on(nic: &Nic, feature: &str) -> Option<Finding> {
+    let state = nic.features.get(feature).filter(|feature| feature.on)?;
+    let (name, driver) = (nic.name(), described(nic));
+    let short = if feature == "rx-lro" { "lro" } else { feature };
+    // virtio_net turns it off by itself unless the host forbids that.
+    if nic.driver_name() == Some("virtio_net") && !state.fixed {
+        return None;
+    }
+    let fix = if state.fixed {
+        format!(
+            "{feature} is [fixed]: turn it off on the host's side (QEMU: guest_tso4=off, \
+             guest_tso6=off, guest_ufo=off), or use --mode generic"
+        )
+    } else {
+        format!("`ethtool -K {name} {short} off`")
+    };
+    Some(Finding { blocks: true, what: format!("{driver} can not run XDP with {feature} on"), fix })
+}
+
+fn queue_finding(nic: &Nic, rule: QueueRule, machine: Machine) -> Option<Finding> {
+    let channels = nic.channels?;
+    let (current, max) = (channels.current, channels.max);
+    let (name, driver) = (nic.name(), described(nic));
+    let finding = |blocks, what, fix| Some(Finding { blocks, what, fix });
+    match rule {
+        QueueRule::HalfOfCombined if current.combined > max.combined / 2 => {
+            let half = max.combined / 2;
+            finding(
+                true,
+                format!(
+                    "{driver} needs half of its {} channels for XDP; {} are in use",
+                    max.combined, current.combined
+                ),
+                format!("`ethtool -L {name} combined {half}`"),
+            )
+        }
+        QueueRule::HalfOfEach if current.rx != current.tx || current.tx > max.tx / 2 => {
+            let half = (max.tx / 2).min(max.rx);
+            finding(
+                true,
+                format!(
+                    "{driver} needs as many receive as transmit queues for XDP, and half of {} \
+                     free; {} and {} are in use",
+                    max.tx, current.rx, current.tx
+                ),
+                format!("`ethtool -L {name} rx {half} tx {half}`"),
+            )
+        }
+        QueueRule::CombinedOnly if current.combined == 0 => finding(
+            true,
+            format!("{driver} needs combined channels for XDP"),
+            format!("`ethtool -L {name} rx 0 tx 0 combined {}`", max.combined.min(machine.cpus)),
+        ),
+        QueueRule::OneMorePerCpu
+            if current.combined.saturating_add(machine.cpus) > max.combined =>
+        {
+            let wanted = current.combined.saturating_add(machine.cpus);
+            let before = machine.kernel < KernelVersion(5, 13);
+            let effect = if before { "refuses XDP" } else { "sends from XDP under a lock" };
+            finding(
+                before,
+                format!(
+                    "{driver} {effect}: it wants {wanted} queue pairs ({} in use and one a CPU), \
+                     and has {}",
+                    current.combined, max.combined
+                ),
+                format!("give the machine {wanted} queue pairs on the host's side"),
+            )
+        }
+        QueueRule::CpusAtMost { cpus, since } => {
+            let most = if machine.kernel >= since { cpus } else { cpus / 2 };
+            (machine.cpus > most).then(|| Finding {
+                blocks: true,
+                what: format!(
+                    "{driver} runs XDP on at most {most} CPUs; this machine can have {}",
+                    machine.cpus
+                ),
+                fix: format!("boot with nr_cpus={most}, or use --mode generic"),
+            })
+        }
+        _ => None,
+    }
+}
+
+/// `eth0 (ixgbe)`.
+fn described(nic: &Nic) -> String {
+    match nic.driver_name() {
+        Some(driver) => format!("{} ({driver})", nic.name()),
+        None => nic.name().to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::netlink::ethtool_ioctl::{ChannelCounts, Channels, DriverInfo, Feature};
+    use crate::netlink::link::LinkInfo;
+
+    const MACHINE: Machine = Machine { kernel: KernelVersion(6, 1), cpus: 8, page_size: 4096 };
+
+    fn nic(driver: &str, mtu: u32) -> Nic {
+        Nic {
+            link: LinkInfo { ifindex: 2, name: "eth0".to_owned(), mtu, ..LinkInfo::default() },
+            driver: Some(DriverInfo { driver: driver.to_owned(), ..DriverInfo::default() }),
+            ..Nic::default()
+        }
+    }
+
+    fn with_feature(mut nic: Nic, name: &str, fixed: bool) -> Nic {
+        nic.features.insert(name.to_owned(), Feature { on: true, fixed });
+        nic
+    }
+
+    fn combined(nic: Nic, current: u32, max: u32) -> Nic {
+        let counts = |combined| ChannelCounts { combined, ..ChannelCounts::default() };
+        Nic { channels: Some(Channels { current: counts(current), max: counts(max) }), ..nic }
+    }
+
+    fn native(nic: &Nic, machine: Machine) -> Vec<(bool, String, String)> {
+        findings_on(nic, XdpMode::Native, machine)
+            .into_iter()
+            .map(|finding| (finding.blocks, finding.what, finding.fix))
+            .collect()
+    }
+
+    #[test]
+    fn a_fitting_interface_has_no_findings() {
+        assert_eq!(native(&nic("igb", 1500), MACHINE), []);
+        assert_eq!(native(&nic("some_new_driver", 1500), MACHINE), []);
+        assert_eq!(findings_on(&nic("e1000e", 9000), XdpMode::Generic, MACHINE), []);
+    }
+
+    #[test]
+    fn an_mtu_over_the_limit_names_both() {
+        let [(blocks, what, fix)] = &native(&nic("ixgbevf", 9000), MACHINE)[..] else { panic!() };
+        assert!(blocks);
+        assert_eq!(what, "MTU 9000 is more than eth0 (ixgbevf) takes with XDP: 3050");
+        assert_eq!(fix, "`ip link set dev eth0 mtu 3050`, or use --mode generic");
+        assert_eq!(native(&nic("ixgbevf", 3050), MACHINE), []);
+    }
+
+    #[test]
+    fn frags_lift_the_limit_where_the_kernel_has_them() {
+        let ice = nic("ice", 9000);
+        assert_eq!(exceeded_limit(&ice, MACHINE), Some(3046));
+        assert_eq!(native(&ice, MACHINE).len(), 1);
+        let newer = Machine { kernel: KernelVersion(6, 3), ..MACHINE };
+        assert_eq!(exceeded_limit(&ice, newer), Some(3046));
+        assert_eq!(native(&ice, newer), []);
+    }
+
+    #[test]
+    fn a_driver_without_native_xdp_leaves_generic() {
+        let [(true, what, fix)] = &native(&nic("e1000e", 1500), MACHINE)[..] else { panic!() };
+        assert_eq!(what, "eth0 (e1000e) does not run XDP natively");
+        assert_eq!(fix, "use --mode generic");
+        // It has it since 6.6, and this is 6.1.
+        assert!(native(&nic("vmxnet3", 1500), MACHINE)[0].0);
+    }
+
+    #[test]
+    fn a_fixed_offload_is_the_hosts() {
+        let nic = combined(with_feature(nic("virtio_net", 1500), "rx-gro-hw", true), 1, 16);
+        let [(true, what, fix)] = &native(&nic, MACHINE)[..] else { panic!() };
+        assert_eq!(what, "eth0 (virtio_net) can not run XDP with rx-gro-hw on");
+        assert!(fix.contains("[fixed]") && fix.contains("--mode generic"), "{fix}");
+    }
+
+    #[test]
+    fn an_offload_that_can_be_turned_off_comes_with_the_command() {
+        let nic = with_feature(nic("mlx5_core", 1500), "rx-lro", false);
+        let [(true, _, fix)] = &native(&nic, MACHINE)[..] else { panic!() };
+        assert_eq!(fix, "`ethtool -K eth0 lro off`");
+        let virtio =
+            combined(with_feature(self::nic("virtio_net", 1500), "rx-gro-hw", false), 1, 16);
+        assert_eq!(native(&virtio, MACHINE), []);
+    }
+
+    #[test]
+    fn ena_wants_half_of_its_channels() {
+        let [(true, what, fix)] = &native(&combined(nic("ena", 1500), 8, 8), MACHINE)[..] else {
+            panic!()
+        };
+        assert_eq!(what, "eth0 (ena) needs half of its 8 channels for XDP; 8 are in use");
+        assert_eq!(fix, "`ethtool -L eth0 combined 4`");
+        assert_eq!(native(&combined(nic("ena", 1500), 4, 8), MACHINE), []);
+    }
+
+    #[test]
+    fn virtio_without_queues_to_spare_was_refused_and_is_slow() {
+        let nic = combined(nic("virtio_net", 1500), 4, 4);
+        let [(false, what, _)] = &native(&nic, MACHINE)[..] else { panic!() };
+        assert!(
+            what.contains("wants 12 queue pairs (4 in use and one a CPU), and has 4"),
+            "{what}"
+        );
+        let older = Machine { kernel: KernelVersion(5, 10), ..MACHINE };
+        let [(true, what, _)] = &native(&nic, older)[..] else { panic!() };
+        assert!(what.contains("refuses XDP"), "{what}");
+    }
+
+    #[test]
+    fn ixgbe_counts_cpus() {
+        let nic = combined(nic("ixgbe", 1500), 8, 63);
+        let with_cpus = |cpus| native(&nic, Machine { cpus, ..MACHINE });
+        let blocks = |cpus| with_cpus(cpus).iter().any(|(blocks, ..)| *blocks);
+        assert!(!blocks(128));
+        assert!(blocks(129));
+        assert!(with_cpus(384)[0].1.contains("at most 128 CPUs; this machine can have 384"));
+    }
+
+    #[test]
+    fn bnxt_wants_combined_channels() {
+        let [(true, _, fix)] = &native(&combined(nic("bnxt_en", 1500), 0, 16), MACHINE)[..] else {
+            panic!()
+        };
+        assert_eq!(fix, "`ethtool -L eth0 rx 0 tx 0 combined 8`");
+    }
+
+    #[test]
+    fn hardly_any_device_runs_programs_itself() {
+        let findings = findings_on(&nic("igb", 1500), XdpMode::Offload, MACHINE);
+        assert!(findings[0].blocks && findings[0].what.contains("in the device"));
+        assert_eq!(findings_on(&nic("nfp", 1500), XdpMode::Offload, MACHINE), []);
+    }
+
+    #[test]
+    fn this_machine_is_known() {
+        let machine = Machine::current();
+        assert!(machine.cpus >= 1 && machine.page_size >= 4096);
+        assert!(machine.kernel < KernelVersion(u16::MAX, 0));
+    }
 }

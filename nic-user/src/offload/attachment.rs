@@ -162,11 +162,6 @@ pub fn read_policy(slot: &Slot) -> Result<CopyPolicy> {
     map.get(&0, 0).map(CopyPolicy::from_word).map_err(|error| object::loading(action, &error))
 }
 
-/// Writes the copy policy of a slot: programs that run use it from the next frame on.
-pub fn write_policy(slot: &Slot, policy: CopyPolicy) -> Result<()> {
-    set_policy(object::pinned_map(&slot.pin(slot::POLICY))?, policy)
-}
-
 /// Writes the copy policy into its map.
 pub fn set_policy(map: MapData, policy: CopyPolicy) -> Result<()> {
     let action = "write the copy policy";

@@ -38,7 +38,8 @@ pub async fn follow(
         .map_err(|error| object::loading(&action, &error))?;
     let failed = |error: io::Error| Error::io(&action, &error);
     let ring = logger.as_fd().try_clone_to_owned().map_err(failed)?;
-    let ready = AsyncFd::register(ring).map_err(|error| failed(error.into()))?;
+    // SAFETY: an `OwnedFd` keeps its one descriptor open until it is dropped.
+    let ready = unsafe { AsyncFd::register(ring) }.map_err(|error| failed(error.into()))?;
     loop {
         let mut guard = ready.readable().await.map_err(failed)?;
         logger.flush();

@@ -1,6 +1,6 @@
 //! The object with the kernel programs, and how it is loaded.
 
-use std::{os::fd::AsFd, path::Path, thread};
+use std::{path::Path, thread};
 
 use aya::{
     Ebpf, EbpfLoader, VerifierLogLevel, include_bytes_aligned,
@@ -184,10 +184,10 @@ pub fn loading(action: &str, error: &(dyn std::error::Error + 'static)) -> Error
     let mut kind = Kind::Failed;
     let mut cause = Some(error);
     while let Some(error) = cause {
-        if let Some(io) = error.downcast_ref::<std::io::Error>() {
-            if matches!(io.raw_os_error(), Some(libc::EPERM | libc::EACCES)) {
-                kind = Kind::NotPermitted;
-            }
+        if let Some(io) = error.downcast_ref::<std::io::Error>()
+            && matches!(io.raw_os_error(), Some(libc::EPERM | libc::EACCES))
+        {
+            kind = Kind::NotPermitted;
         }
         cause = error.source();
         if let Some(error) = cause {
@@ -220,9 +220,4 @@ fn verifying(program: &str, error: &ProgramError) -> Error {
 /// Opens a map pinned at `path`.
 pub fn pinned_map(path: &Path) -> Result<MapData> {
     MapData::from_pin(path).map_err(|error| loading(&format!("open {}", path.display()), &error))
-}
-
-/// The descriptor of a map.
-pub fn map_fd(map: &MapData) -> std::os::fd::BorrowedFd<'_> {
-    map.fd().as_fd()
 }

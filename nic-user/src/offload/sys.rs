@@ -109,7 +109,7 @@ pub fn read_per_cpu<C: Counters + aya::Pod>(
         elem_flags: u64,
         flags: u64,
     }
-    const { assert!(size_of::<C>() % 8 == 0, "the kernel rounds values up to 8 bytes") };
+    const { assert!(size_of::<C>().is_multiple_of(8), "the kernel rounds values up to 8 bytes") };
     let mut sums = Vec::with_capacity(entries);
     let mut keys = [0_u32; BATCH];
     let mut values = vec![C::ZERO; BATCH.min(entries) * cpus];
