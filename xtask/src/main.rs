@@ -1,2 +1,44 @@
-//! x
-fn main() {}
+//! `cargo xtask`: set-up, build of the kernel programs, tests, fuzzing, demo, benchmarks.
+
+mod bench;
+mod build_ebpf;
+mod demo;
+mod fuzz;
+mod process;
+mod setup;
+mod test;
+mod toolchain;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// Build, test and try nicctl.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+enum Task {
+    Setup(setup::Args),
+    BuildEbpf(build_ebpf::Args),
+    Test,
+    Fuzz(fuzz::Args),
+    Demo(demo::Args),
+    Bench(bench::Args),
+}
+
+fn main() -> ExitCode {
+    let result = match Task::parse() {
+        Task::Setup(args) => setup::run(&args),
+        Task::BuildEbpf(args) => build_ebpf::run(&args),
+        Task::Test => test::run(),
+        Task::Fuzz(args) => fuzz::run(&args),
+        Task::Demo(args) => demo::run(&args),
+        Task::Bench(args) => bench::run(&args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

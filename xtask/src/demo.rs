@@ -1,0 +1,25 @@
+//! `cargo xtask demo`: nicctl at work on interfaces of its own.
+
+use anyhow::Result;
+
+use crate::process::{cargo, cargo_as_root, run as run_command};
+
+/// Build nicctl and show it at work, on interfaces made for it and removed afterwards.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Arguments for the demo
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    rest: Vec<String>,
+}
+
+/// Runs the subcommand.
+pub fn run(args: &Args) -> Result<()> {
+    println!("building nicctl");
+    run_command(cargo().args(["build", "--release", "--package", "nic-user"]))?;
+    run_command(
+        cargo_as_root("sudo -E")
+            .args(["run", "--release", "--package", "nic-user"])
+            .args(["--example", "demo", "--"])
+            .args(&args.rest),
+    )
+}

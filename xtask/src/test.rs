@@ -1,0 +1,121 @@
+//! `cargo xtask test`: everything that is checked, one step after the other.
+
+mod tally;
+
+use std::{
+    io::{BufRead, BufReader},
+    process::{Command, Stdio},
+    time::Instant,
+};
+
+use anyhow::{Context, Result, bail};
+
+use self::tally::{Output, Tally};
+use crate::{
+    build_ebpf::{self, Check},
+    process::{cargo, cargo_as_root, is_root, root, run as run_command, succeeds},
+    setup,
+    toolchain::Toolchain,
+};
+
+/// One thing that is checked; what it returns is added up.
+struct Step {
+    name: &'static str,
+    run: fn() -> Result<Tally>,
+}
+
+const STEPS: [Step; 6] = [
+    Step { name: "setup", run: || setup::for_tests().map(|()| Tally::default()) },
+    Step { name: "format", run: format },
+    Step { name: "clippy", run: clippy },
+    Step { name: "clippy of the kernel programs", run: clippy_ebpf },
+    Step { name: "committed kernel object", run: committed_object },
+    Step { name: "tests", run: tests },
+];
+
+/// Runs the subcommand. A failed step does not keep the others from running.
+pub fn run() -> Result<()> {
+    let mut total = Tally::default();
+    for step in &STEPS {
+        println!("== {}", step.name);
+        let start = Instant::now();
+        let tally = (step.run)().unwrap_or_else(|error| {
+            println!("error: {error:#}");
+            Tally::FAILED
+        });
+        let verdict = if tally.failed == 0 { "ok" } else { "FAILED" };
+        println!("== {}: {verdict}, {:.1} s\n", step.name, start.elapsed().as_secs_f32());
+        total.add(tally);
+    }
+    println!("{total}");
+    if total.failed > 0 {
+        bail!("not everything passed");
+    }
+    Ok(())
+}
+
+/// The workspaces that do not belong to the main one.
+const OTHER_WORKSPACES: [&str; 2] = ["nic-ebpf/Cargo.toml", "nic-common/fuzz/Cargo.toml"];
+
+fn format() -> Result<Tally> {
+    run_command(cargo().args(["fmt", "--all", "--check"]))?;
+    for manifest in OTHER_WORKSPACES {
+        run_command(
+            cargo().args(["fmt", "--check", "--manifest-path"]).arg(root().join(manifest)),
+        )?;
+    }
+    Ok(Tally::PASSED)
+}
+
+fn clippy() -> Result<Tally> {
+    let all = ["clippy", "--quiet", "--locked", "--workspace", "--all-targets"];
+    run_command(cargo().args(all).args(["--", "--deny", "warnings"]))?;
+    Ok(Tally::PASSED)
+}
+
+fn clippy_ebpf() -> Result<Tally> {
+    let toolchain = Toolchain::find()?.context("no rustc with the source of core")?;
+    if !succeeds(toolchain.cargo().args(["clippy", "--version"])) {
+        return Ok(skipped(&format!("{} has no clippy", toolchain.version)));
+    }
+    run_command(&mut build_ebpf::clippy(&toolchain)?)?;
+    Ok(Tally::PASSED)
+}
+
+fn committed_object() -> Result<Tally> {
+    Ok(match build_ebpf::check()? {
+        Check::Same => Tally::PASSED,
+        Check::Skipped(why) => skipped(&why),
+    })
+}
+
+fn skipped(why: &str) -> Tally {
+    println!("skipped: {why}");
+    Tally::SKIPPED
+}
+
+/// All tests of the workspace, those that need root by `sudo` where it asks nothing.
+fn tests() -> Result<Tally> {
+    let mut cargo = if is_root() || succeeds(Command::new("sudo").args(["-n", "true"])) {
+        cargo_as_root("sudo -n -E")
+    } else {
+        println!("not root, and sudo wants a password: tests that need root skip themselves");
+        cargo()
+    };
+    cargo.args(["test", "--locked", "--workspace", "--no-fail-fast", "--", "--show-output"]);
+    let mut child = cargo.stdout(Stdio::piped()).spawn().context("cannot run cargo test")?;
+    let output = child.stdout.take().context("cargo test has no output")?;
+    let mut seen = Output::default();
+    for line in BufReader::new(output).lines() {
+        let line = line?;
+        if seen.read(&line) {
+            println!("{line}");
+        }
+    }
+    // A test program that does not build, or dies, has no summary to count.
+    if !child.wait()?.success() && seen.tally.failed == 0 {
+        println!("error: cargo test failed beside the tests counted here");
+        seen.tally.failed = 1;
+    }
+    Ok(seen.tally)
+}
