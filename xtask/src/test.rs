@@ -8,12 +8,12 @@ use std::{
     time::Instant,
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Error, Result};
 
 use self::tally::{Output, Tally};
 use crate::{
     build_ebpf::{self, Check},
-    process::{cargo, cargo_as_root, is_root, root, run as run_command, succeeds},
+    process::{cargo, cargo_as_root, is_root, run as run_command, succeeds},
     setup,
     toolchain::Toolchain,
 };
@@ -40,10 +40,7 @@ pub fn run() -> ExitCode {
     for step in &STEPS {
         println!("== {}", step.name);
         let start = Instant::now();
-        let tally = (step.run)().unwrap_or_else(|error| {
-            println!("error: {error:#}");
-            Tally::FAILED
-        });
+        let tally = (step.run)().unwrap_or_else(|error| failed(&error));
         let verdict = if tally.failed == 0 { "ok" } else { "FAILED" };
         println!("== {}: {verdict}, {:.1} s\n", step.name, start.elapsed().as_secs_f32());
         total.add(tally);
@@ -52,17 +49,17 @@ pub fn run() -> ExitCode {
     if total.failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// The workspaces that do not belong to the main one.
-const OTHER_WORKSPACES: [&str; 2] = ["nic-ebpf/Cargo.toml", "nic-common/fuzz/Cargo.toml"];
+const WORKSPACES: [&str; 3] = ["Cargo.toml", "nic-ebpf/Cargo.toml", "nic-common/fuzz/Cargo.toml"];
 
 fn format() -> Result<Tally> {
-    run_command(cargo().args(["fmt", "--all", "--check"]))?;
-    for manifest in OTHER_WORKSPACES {
-        run_command(
-            cargo().args(["fmt", "--check", "--manifest-path"]).arg(root().join(manifest)),
-        )?;
+    let mut tally = Tally::default();
+    for manifest in WORKSPACES {
+        let mut fmt = cargo();
+        let formatted =
+            run_command(fmt.args(["fmt", "--all", "--check", "--manifest-path", manifest]));
+        tally.add(formatted.map_or_else(|error| failed(&error), |()| Tally::PASSED));
     }
-    Ok(Tally::PASSED)
+    Ok(tally)
 }
 
 fn clippy() -> Result<Tally> {
@@ -85,6 +82,11 @@ fn committed_object() -> Result<Tally> {
         Check::Same => Tally::PASSED,
         Check::Skipped(why) => skipped(&why),
     })
+}
+
+fn failed(error: &Error) -> Tally {
+    println!("error: {error:#}");
+    Tally::FAILED
 }
 
 fn skipped(why: &str) -> Tally {
