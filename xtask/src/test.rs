@@ -24,11 +24,12 @@ struct Step {
     run: fn() -> Result<Tally>,
 }
 
-const STEPS: [Step; 6] = [
+const STEPS: [Step; 7] = [
     Step { name: "setup", run: || setup::for_tests().map(|()| Tally::default()) },
     Step { name: "format", run: format },
     Step { name: "clippy", run: clippy },
     Step { name: "clippy of the kernel programs", run: clippy_ebpf },
+    Step { name: "clippy of the fuzz target", run: clippy_fuzz },
     Step { name: "committed kernel object", run: committed_object },
     Step { name: "tests", run: tests },
 ];
@@ -65,6 +66,14 @@ fn format() -> Result<Tally> {
 fn clippy() -> Result<Tally> {
     let all = ["clippy", "--quiet", "--locked", "--workspace", "--all-targets"];
     run_command(cargo().args(all).args(["--", "--deny", "warnings"]))?;
+    Ok(Tally::PASSED)
+}
+
+fn clippy_fuzz() -> Result<Tally> {
+    let fuzz = ["--manifest-path", "nic-common/fuzz/Cargo.toml", "--no-default-features"];
+    let mut clippy = cargo();
+    clippy.args(["clippy", "--quiet", "--locked", "--target-dir", "target/fuzz"]);
+    run_command(clippy.args(fuzz).args(["--", "--deny", "warnings"]))?;
     Ok(Tally::PASSED)
 }
 
