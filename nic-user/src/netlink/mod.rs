@@ -8,6 +8,7 @@ pub mod link;
 pub mod link_edit;
 pub mod netdev;
 pub mod qdisc;
+pub mod queues;
 mod request;
 pub mod socket;
 

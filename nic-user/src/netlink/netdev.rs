@@ -11,7 +11,7 @@ const GENL_ID_CTRL: u16 = 0x10;
 const CTRL_CMD_GETFAMILY: u8 = 3;
 const CTRL_ATTR_FAMILY_ID: u16 = 1;
 const CTRL_ATTR_FAMILY_NAME: u16 = 2;
-const GENL_HEADER_LEN: usize = 4;
+pub(super) const GENL_HEADER_LEN: usize = 4;
 
 const FAMILY: &str = "netdev";
 const NETDEV_CMD_DEV_GET: u8 = 1;
@@ -45,8 +45,8 @@ impl XdpFeatures {
 
 /// Asks about devices of the network namespace in which it was opened.
 pub struct Netdev {
-    socket: Socket,
-    family: u16,
+    pub(super) socket: Socket,
+    pub(super) family: u16,
 }
 
 impl Netdev {
