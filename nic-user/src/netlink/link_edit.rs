@@ -129,8 +129,7 @@ impl Links {
     /// order is here, it sets the MTU first, and the sizes for IPv4 last, so that those that
     /// overwrite them do no harm (`do_setlink`).
     pub fn change(&mut self, ifindex: u32, changes: &[LinkChange]) -> Result<Option<String>> {
-        let request =
-            changes.iter().fold(edit(ifindex), |request, change| change.encode(request));
+        let request = changes.iter().fold(edit(ifindex), |request, change| change.encode(request));
         Ok(self.socket.request(libc::RTM_SETLINK, 0, request.as_bytes())?.warning)
     }
 

@@ -1,17 +1,9 @@
 //! The `netdev` family of generic netlink: what a device can do with XDP. Since Linux 6.3
-//! (linux/netdev.h, linux/genetlink.h).
+//! (linux/netdev.h).
 
-use netlink_bindings::utils::find_attr;
-
-use super::request::Request;
-use super::socket::Socket;
+use super::attribute::Attributes;
+use super::generic::{self, Family};
 use super::{Error, Result};
-
-const GENL_ID_CTRL: u16 = 0x10;
-const CTRL_CMD_GETFAMILY: u8 = 3;
-const CTRL_ATTR_FAMILY_ID: u16 = 1;
-const CTRL_ATTR_FAMILY_NAME: u16 = 2;
-pub(super) const GENL_HEADER_LEN: usize = 4;
 
 const FAMILY: &str = "netdev";
 const NETDEV_CMD_DEV_GET: u8 = 1;
@@ -45,36 +37,31 @@ impl XdpFeatures {
 
 /// Asks about devices of the network namespace in which it was opened.
 pub struct Netdev {
-    pub(super) socket: Socket,
-    pub(super) family: u16,
+    pub(super) family: Family,
 }
 
 impl Netdev {
     /// Opens a socket in the current network namespace; `ENOENT` if the kernel lacks the family.
     pub fn open() -> Result<Self> {
-        let mut socket = Socket::open(libc::NETLINK_GENERIC)?;
-        let request = Request::with_header(&[CTRL_CMD_GETFAMILY, 1, 0, 0])
-            .string(CTRL_ATTR_FAMILY_NAME, FAMILY);
-        let reply = socket.request(GENL_ID_CTRL, 0, request.as_bytes())?;
-        let family = attribute(&reply.messages, CTRL_ATTR_FAMILY_ID).map(u16::from_ne_bytes);
-        let family = family.ok_or_else(|| Error::malformed("no family id"))?;
-        Ok(Self { socket, family })
+        Ok(Self { family: Family::open(FAMILY)? })
     }
 
     /// What the device with this index can do with XDP.
     pub fn xdp_features(&mut self, ifindex: u32) -> Result<XdpFeatures> {
-        let request =
-            Request::with_header(&[NETDEV_CMD_DEV_GET, 1, 0, 0]).u32(NETDEV_A_DEV_IFINDEX, ifindex);
-        let reply = self.socket.request(self.family, 0, request.as_bytes())?;
-        attribute(&reply.messages, NETDEV_A_DEV_XDP_FEATURES)
-            .map(|bytes| XdpFeatures(u64::from_ne_bytes(bytes)))
-            .ok_or_else(|| Error::malformed("no XDP features"))
+        let request = generic::command(NETDEV_CMD_DEV_GET).u32(NETDEV_A_DEV_IFINDEX, ifindex);
+        let reply = self.family.request(&request)?;
+        decode_xdp_features(generic::only_message(&reply)?)
     }
 }
 
-/// The value of the first attribute of type `kind` in the first message.
-fn attribute<const N: usize>(messages: &[Vec<u8>], kind: u16) -> Option<[u8; N]> {
-    find_attr(messages.first()?.get(GENL_HEADER_LEN..)?, kind)?.first_chunk().copied()
+fn decode_xdp_features(attributes: Attributes<'_>) -> Result<XdpFeatures> {
+    for attribute in attributes {
+        let attribute = attribute?;
+        if attribute.kind == NETDEV_A_DEV_XDP_FEATURES {
+            return attribute.uint().map(XdpFeatures);
+        }
+    }
+    Err(Error::malformed("no XDP features"))
 }
 
 #[cfg(test)]
@@ -85,8 +72,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_message_makes_the_decoder_panic(message: Vec<u8>, kind in 0_u16..8) {
-            let _ = attribute::<8>(&[message], kind);
+        fn no_bytes_make_the_decoder_panic(bytes: Vec<u8>) {
+            let _ = decode_xdp_features(Attributes::new(&bytes));
         }
     }
 }

@@ -2,11 +2,12 @@
 //! `netdev` family tells them (linux/netdev.h). Queues and NAPIs since Linux 6.7, page pools since
 //! 6.8, settings of single NAPIs since 6.13.
 
-use netlink_bindings::utils::find_attr;
+use std::collections::BTreeMap;
 
-use super::Result;
-use super::netdev::{GENL_HEADER_LEN, Netdev};
+use super::attribute::{Attribute, Attributes};
+use super::netdev::Netdev;
 use super::request::Request;
+use super::{Result, generic};
 
 const NETDEV_CMD_PAGE_POOL_GET: u8 = 5;
 const NETDEV_CMD_QUEUE_GET: u8 = 10;
@@ -71,12 +72,12 @@ pub enum Memory {
 }
 
 impl Memory {
-    fn decode(message: &[u8], dmabuf: u16, io_uring: u16) -> Self {
-        match uint(message, dmabuf).and_then(|id| u32::try_from(id).ok()) {
+    fn of(message: &Message<'_>, dmabuf: u16, io_uring: u16) -> Result<Self> {
+        Ok(match message.number(dmabuf)? {
             Some(id) => Self::Dmabuf(id),
-            None if find_attr(message, io_uring).is_some() => Self::IoUring,
+            None if message.has(io_uring) => Self::IoUring,
             None => Self::Kernel,
-        }
+        })
     }
 }
 
@@ -96,19 +97,21 @@ pub struct Queue {
 }
 
 impl Queue {
-    fn decode(message: &[u8]) -> Option<Self> {
-        let direction = match uint(message, NETDEV_A_QUEUE_TYPE)? {
-            0 => Direction::Rx,
-            1 => Direction::Tx,
-            _ => return None,
+    /// `None` for a type of queue that is not known here.
+    fn of(message: &Message<'_>) -> Result<Option<Self>> {
+        let direction = match message.number(NETDEV_A_QUEUE_TYPE)? {
+            Some(0) => Direction::Rx,
+            Some(1) => Direction::Tx,
+            _ => return Ok(None),
         };
-        Some(Self {
+        let Some(id) = message.number(NETDEV_A_QUEUE_ID)? else { return Ok(None) };
+        Ok(Some(Self {
             direction,
-            id: u32_of(message, NETDEV_A_QUEUE_ID)?,
-            napi: u32_of(message, NETDEV_A_QUEUE_NAPI_ID),
-            memory: Memory::decode(message, NETDEV_A_QUEUE_DMABUF, NETDEV_A_QUEUE_IO_URING),
-            xsk: find_attr(message, NETDEV_A_QUEUE_XSK).is_some(),
-        })
+            id,
+            napi: message.number(NETDEV_A_QUEUE_NAPI_ID)?,
+            memory: Memory::of(message, NETDEV_A_QUEUE_DMABUF, NETDEV_A_QUEUE_IO_URING)?,
+            xsk: message.has(NETDEV_A_QUEUE_XSK),
+        }))
     }
 }
 
@@ -164,16 +167,17 @@ pub struct Napi {
 }
 
 impl Napi {
-    fn decode(message: &[u8]) -> Option<Self> {
-        Some(Self {
-            id: u32_of(message, NETDEV_A_NAPI_ID)?,
-            irq: u32_of(message, NETDEV_A_NAPI_IRQ),
-            pid: u32_of(message, NETDEV_A_NAPI_PID),
-            defer_hard_irqs: uint(message, NETDEV_A_NAPI_DEFER_HARD_IRQS),
-            gro_flush_timeout: uint(message, NETDEV_A_NAPI_GRO_FLUSH_TIMEOUT),
-            irq_suspend_timeout: uint(message, NETDEV_A_NAPI_IRQ_SUSPEND_TIMEOUT),
-            threaded: uint(message, NETDEV_A_NAPI_THREADED).and_then(Threaded::from_number),
-        })
+    fn of(message: &Message<'_>) -> Result<Option<Self>> {
+        let Some(id) = message.number(NETDEV_A_NAPI_ID)? else { return Ok(None) };
+        Ok(Some(Self {
+            id,
+            irq: message.number(NETDEV_A_NAPI_IRQ)?,
+            pid: message.number(NETDEV_A_NAPI_PID)?,
+            defer_hard_irqs: message.uint(NETDEV_A_NAPI_DEFER_HARD_IRQS)?,
+            gro_flush_timeout: message.uint(NETDEV_A_NAPI_GRO_FLUSH_TIMEOUT)?,
+            irq_suspend_timeout: message.uint(NETDEV_A_NAPI_IRQ_SUSPEND_TIMEOUT)?,
+            threaded: message.uint(NETDEV_A_NAPI_THREADED)?.and_then(Threaded::from_number),
+        }))
     }
 }
 
@@ -223,74 +227,83 @@ pub struct PagePool {
 }
 
 impl PagePool {
-    /// Decodes a message about a pool of the device `ifindex`.
-    fn decode(message: &[u8], ifindex: u32) -> Option<Self> {
-        if u32_of(message, NETDEV_A_PAGE_POOL_IFINDEX)? != ifindex {
-            return None;
+    /// `None` for a pool of another device than `ifindex`.
+    fn of(message: &Message<'_>, ifindex: u32) -> Result<Option<Self>> {
+        let Some(id) = message.number(NETDEV_A_PAGE_POOL_ID)? else { return Ok(None) };
+        if message.number(NETDEV_A_PAGE_POOL_IFINDEX)? != Some(ifindex) {
+            return Ok(None);
         }
-        Some(Self {
-            id: u32_of(message, NETDEV_A_PAGE_POOL_ID)?,
-            napi: u32_of(message, NETDEV_A_PAGE_POOL_NAPI_ID),
-            inflight: uint(message, NETDEV_A_PAGE_POOL_INFLIGHT),
-            inflight_bytes: uint(message, NETDEV_A_PAGE_POOL_INFLIGHT_MEM),
-            detached: find_attr(message, NETDEV_A_PAGE_POOL_DETACH_TIME).is_some(),
-            memory: Memory::decode(message, NETDEV_A_PAGE_POOL_DMABUF, NETDEV_A_PAGE_POOL_IO_URING),
-        })
+        Ok(Some(Self {
+            id,
+            napi: message.number(NETDEV_A_PAGE_POOL_NAPI_ID)?,
+            inflight: message.uint(NETDEV_A_PAGE_POOL_INFLIGHT)?,
+            inflight_bytes: message.uint(NETDEV_A_PAGE_POOL_INFLIGHT_MEM)?,
+            detached: message.has(NETDEV_A_PAGE_POOL_DETACH_TIME),
+            memory: Memory::of(message, NETDEV_A_PAGE_POOL_DMABUF, NETDEV_A_PAGE_POOL_IO_URING)?,
+        }))
     }
 }
 
 impl Netdev {
     /// The queues of a device; none while it is down.
     pub fn queues(&mut self, ifindex: u32) -> Result<Vec<Queue>> {
-        let request = request(NETDEV_CMD_QUEUE_GET).u32(NETDEV_A_QUEUE_IFINDEX, ifindex);
-        self.list(&request, Queue::decode)
+        let request = generic::command(NETDEV_CMD_QUEUE_GET).u32(NETDEV_A_QUEUE_IFINDEX, ifindex);
+        self.list(&request, Queue::of)
     }
 
     /// The NAPI instances of a device; none while it is down.
     pub fn napis(&mut self, ifindex: u32) -> Result<Vec<Napi>> {
-        let request = request(NETDEV_CMD_NAPI_GET).u32(NETDEV_A_NAPI_IFINDEX, ifindex);
-        self.list(&request, Napi::decode)
+        let request = generic::command(NETDEV_CMD_NAPI_GET).u32(NETDEV_A_NAPI_IFINDEX, ifindex);
+        self.list(&request, Napi::of)
     }
 
     /// The page pools of a device. The kernel only lists those of all devices.
     pub fn page_pools(&mut self, ifindex: u32) -> Result<Vec<PagePool>> {
-        self.list(&request(NETDEV_CMD_PAGE_POOL_GET), |message| PagePool::decode(message, ifindex))
+        let request = generic::command(NETDEV_CMD_PAGE_POOL_GET);
+        self.list(&request, |message| PagePool::of(message, ifindex))
     }
 
     /// Changes the NAPI instance `napi` and nothing else of it; returns what the kernel remarks.
     pub fn set_napi(&mut self, napi: u32, changes: &[NapiChange]) -> Result<Option<String>> {
-        let request = request(NETDEV_CMD_NAPI_SET).u32(NETDEV_A_NAPI_ID, napi);
+        let request = generic::command(NETDEV_CMD_NAPI_SET).u32(NETDEV_A_NAPI_ID, napi);
         let request = changes.iter().fold(request, |request, change| change.encode(request));
-        Ok(self.socket.request(self.family, 0, request.as_bytes())?.warning)
+        Ok(self.family.request(&request)?.warning)
     }
 
     fn list<T>(
         &mut self,
         request: &Request,
-        decode: impl Fn(&[u8]) -> Option<T>,
+        decode: impl Fn(&Message<'_>) -> Result<Option<T>>,
     ) -> Result<Vec<T>> {
-        let reply = self.socket.dump(self.family, request.as_bytes())?;
-        let attributes = reply.messages.iter().filter_map(|message| message.get(GENL_HEADER_LEN..));
-        Ok(attributes.filter_map(decode).collect())
+        let reply = self.family.dump(request)?;
+        let decode = |message: &Vec<u8>| {
+            let message = generic::attributes(message).and_then(Message::new);
+            message.and_then(|message| decode(&message)).transpose()
+        };
+        reply.messages.iter().filter_map(decode).collect()
     }
 }
 
-fn request(command: u8) -> Request {
-    Request::with_header(&[command, 1, 0, 0])
-}
+/// The attributes of a message by their type.
+struct Message<'a>(BTreeMap<u16, Attribute<'a>>);
 
-/// An integer of four or eight bytes, as netlink's `uint` may be.
-fn uint(message: &[u8], attribute: u16) -> Option<u64> {
-    let bytes = find_attr(message, attribute)?;
-    match bytes.len() {
-        4 => Some(u32::from_ne_bytes(bytes.try_into().ok()?).into()),
-        8 => Some(u64::from_ne_bytes(bytes.try_into().ok()?)),
-        _ => None,
+impl<'a> Message<'a> {
+    fn new(attributes: Attributes<'a>) -> Result<Self> {
+        let by_kind = attributes.map(|attribute| attribute.map(|found| (found.kind, found)));
+        Ok(Self(by_kind.collect::<Result<_>>()?))
     }
-}
 
-fn u32_of(message: &[u8], attribute: u16) -> Option<u32> {
-    uint(message, attribute).and_then(|number| u32::try_from(number).ok())
+    fn has(&self, kind: u16) -> bool {
+        self.0.contains_key(&kind)
+    }
+
+    fn uint(&self, kind: u16) -> Result<Option<u64>> {
+        self.0.get(&kind).map(Attribute::uint).transpose()
+    }
+
+    fn number(&self, kind: u16) -> Result<Option<u32>> {
+        self.0.get(&kind).map(Attribute::u32).transpose()
+    }
 }
 
 #[cfg(test)]
@@ -298,6 +311,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    fn message(request: &Request) -> Message<'_> {
+        Message::new(Attributes::new(request.as_bytes())).unwrap()
+    }
 
     #[test]
     fn a_queue_has_its_napi_and_its_memory() {
@@ -314,29 +331,29 @@ mod tests {
             memory: Memory::Kernel,
             xsk: false,
         };
-        assert_eq!(Queue::decode(queue(1).as_bytes()), Some(expected));
-        let message = queue(0).u32(NETDEV_A_QUEUE_DMABUF, 5).nest(NETDEV_A_QUEUE_XSK, |nest| nest);
-        let decoded = Queue::decode(message.as_bytes()).unwrap();
+        assert_eq!(Queue::of(&message(&queue(1))), Ok(Some(expected)));
+        let bound = queue(0).u32(NETDEV_A_QUEUE_DMABUF, 5).nest(NETDEV_A_QUEUE_XSK, |nest| nest);
+        let decoded = Queue::of(&message(&bound)).unwrap().unwrap();
         assert_eq!((decoded.direction, decoded.memory), (Direction::Rx, Memory::Dmabuf(5)));
         assert!(decoded.xsk);
-        assert_eq!(Queue::decode(queue(7).as_bytes()), None);
+        assert_eq!(Queue::of(&message(&queue(7))), Ok(None));
     }
 
     #[test]
     fn a_napi_of_an_older_kernel_has_no_settings() {
-        let message = Request::default().u32(NETDEV_A_NAPI_ID, 9).u32(NETDEV_A_NAPI_IRQ, 40);
+        let napi = Request::default().u32(NETDEV_A_NAPI_ID, 9).u32(NETDEV_A_NAPI_IRQ, 40);
         let expected = Napi { id: 9, irq: Some(40), ..Napi::default() };
-        assert_eq!(Napi::decode(message.as_bytes()), Some(expected));
+        assert_eq!(Napi::of(&message(&napi)), Ok(Some(expected)));
     }
 
     #[test]
     fn integers_come_in_two_sizes() {
-        let message = Request::default()
+        let napi = Request::default()
             .u32(NETDEV_A_NAPI_ID, 9)
             .u32(NETDEV_A_NAPI_GRO_FLUSH_TIMEOUT, 20_000)
             .bytes(NETDEV_A_NAPI_IRQ_SUSPEND_TIMEOUT, &(1_u64 << 40).to_ne_bytes())
             .u32(NETDEV_A_NAPI_THREADED, 2);
-        let napi = Napi::decode(message.as_bytes()).unwrap();
+        let napi = Napi::of(&message(&napi)).unwrap().unwrap();
         assert_eq!(napi.gro_flush_timeout, Some(20_000));
         assert_eq!(napi.irq_suspend_timeout, Some(1 << 40));
         assert_eq!(napi.threaded, Some(Threaded::BusyPoll));
@@ -348,17 +365,22 @@ mod tests {
             .u32(NETDEV_A_PAGE_POOL_ID, 1)
             .u32(NETDEV_A_PAGE_POOL_IFINDEX, 4)
             .u32(NETDEV_A_PAGE_POOL_INFLIGHT, 256);
-        assert_eq!(PagePool::decode(pool.as_bytes(), 5), None);
-        let decoded = PagePool::decode(pool.as_bytes(), 4).unwrap();
+        assert_eq!(PagePool::of(&message(&pool), 5), Ok(None));
+        let decoded = PagePool::of(&message(&pool), 4).unwrap().unwrap();
         assert_eq!((decoded.inflight, decoded.detached), (Some(256), false));
     }
 
     proptest! {
         #[test]
-        fn no_message_makes_the_decoders_panic(message: Vec<u8>, ifindex: u32) {
-            let _ = Queue::decode(&message);
-            let _ = Napi::decode(&message);
-            let _ = PagePool::decode(&message, ifindex);
+        fn no_attributes_make_the_decoders_panic(
+            attributes: Vec<(u16, Vec<u8>)>,
+            ifindex: u32,
+        ) {
+            let request = attributes.iter().fold(Request::default(), |request, (kind, value)| {
+                request.bytes(kind % 10, value)
+            });
+            let message = message(&request);
+            let _ = (Queue::of(&message), Napi::of(&message), PagePool::of(&message, ifindex));
         }
     }
 }

@@ -114,9 +114,8 @@ fn mount() -> io::Result<OwnedFd> {
     const FSCONFIG_CMD_CREATE: libc::c_uint = 6;
     const FSMOUNT_CLOEXEC: libc::c_uint = 1;
     // SAFETY: fsopen(2) reads the name, a constant that ends with NUL.
-    let context = owned(unsafe {
-        libc::syscall(libc::SYS_fsopen, c"sysfs".as_ptr(), FSOPEN_CLOEXEC)
-    })?;
+    let context =
+        owned(unsafe { libc::syscall(libc::SYS_fsopen, c"sysfs".as_ptr(), FSOPEN_CLOEXEC) })?;
     let null = std::ptr::null::<libc::c_void>();
     // SAFETY: FSCONFIG_CMD_CREATE takes no key and no value; both pointers must be null.
     let created = unsafe {
