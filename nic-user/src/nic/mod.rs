@@ -10,6 +10,7 @@ pub mod resolve;
 pub mod setting;
 pub mod settings;
 pub mod sysfs;
+pub mod topology;
 
 pub use name::InterfaceName;
 
