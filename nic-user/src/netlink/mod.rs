@@ -11,7 +11,6 @@ pub mod link;
 pub mod link_edit;
 pub mod netdev;
 pub mod qdisc;
-pub mod queues;
 mod request;
 pub mod socket;
 

@@ -37,7 +37,7 @@ impl XdpFeatures {
 
 /// Asks about devices of the network namespace in which it was opened.
 pub struct Netdev {
-    pub(super) family: Family,
+    family: Family,
 }
 
 impl Netdev {
