@@ -108,11 +108,11 @@ pub struct LinkInfo {
     pub gso_ipv4_max_size: Option<u32>,
     /// `gro_max_size` for IPv4. Since Linux 6.3.
     pub gro_ipv4_max_size: Option<u32>,
-    /// Most segments that a packet handed to the device may become.
+    /// Most segments of a packet handed to the device for segmentation.
     pub gso_max_segs: Option<u32>,
     /// Largest packet the device itself can segment, in bytes. Since Linux 6.0.
     pub tso_max_size: Option<u32>,
-    /// Most segments the device itself can make of a packet. Since Linux 6.0.
+    /// Most segments that the device itself can make of a packet. Since Linux 6.0.
     pub tso_max_segs: Option<u32>,
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::sysfs;
-use crate::netlink::queues::Direction;
+use crate::netlink::netdev::queue::{Direction, QueueId};
 
 const PROC_IRQ: &str = "/proc/irq";
 
@@ -43,13 +43,13 @@ impl Interrupt {
     }
 
     /// Whether the driver's name for it says that it serves this queue of `interface`.
-    pub fn serves(&self, interface: &str, direction: Direction, queue: u32) -> bool {
+    pub fn serves(&self, interface: &str, queue: QueueId) -> bool {
         let name = self.name.replace(interface, "").to_lowercase();
-        let words: &[&str] = match direction {
+        let words: &[&str] = match queue.direction {
             Direction::Rx => &["rx", "input", "comp"],
             Direction::Tx => &["tx", "output", "comp"],
         };
-        trailing_number(&name) == Some(queue) && words.iter().any(|word| name.contains(word))
+        trailing_number(&name) == Some(queue.number) && words.iter().any(|word| name.contains(word))
     }
 }
 
@@ -166,8 +166,9 @@ mod tests {
 
     #[test]
     fn drivers_name_their_interrupts_after_queues() {
-        let serves = |name: &str, queue| {
-            [Direction::Rx, Direction::Tx].map(|dir| named(name).serves("eth0", dir, queue))
+        let serves = |name: &str, number| {
+            [Direction::Rx, Direction::Tx]
+                .map(|direction| named(name).serves("eth0", QueueId { direction, number }))
         };
         assert_eq!(serves("eth0-TxRx-3", 3), [true, true]);
         assert_eq!(serves("i40e-eth0-TxRx-3", 0), [false, false]);
@@ -178,7 +179,8 @@ mod tests {
         assert_eq!(serves("eth0", 0), [false, false]);
         assert_eq!(serves("virtio2-config", 0), [false, false]);
         // The interface's own name says nothing.
-        assert!(!named("rx0-event-1").serves("rx0", Direction::Rx, 1));
+        let first = QueueId { direction: Direction::Rx, number: 1 };
+        assert!(!named("rx0-event-1").serves("rx0", first));
     }
 
     #[test]

@@ -1,18 +1,17 @@
 //! How a queue's packets reach CPUs: queue → NAPI → interrupt → CPUs → NUMA nodes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::interrupts::{self, Interrupt};
 use super::sysfs::Sysfs;
-use crate::netlink::queues::{Direction, Memory, Napi, Queue};
+use crate::netlink::netdev::napi::Napi;
+use crate::netlink::netdev::queue::{Direction, Queue, QueueId};
 
 /// One queue in use, and what serves it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueuePath {
-    /// Its direction.
-    pub direction: Direction,
-    /// Its number among those of its direction.
-    pub id: u32,
+    /// Which queue.
+    pub queue: QueueId,
     /// The id of its NAPI instance; `None` if it has none, or the kernel does not tell.
     pub napi: Option<u32>,
     /// The process id of the NAPI's kernel thread.
@@ -21,10 +20,8 @@ pub struct QueuePath {
     pub interrupt: Option<Interrupt>,
     /// The NUMA nodes of the CPUs that serve the interrupt.
     pub nodes: Vec<u32>,
-    /// Where its packets are received into.
-    pub memory: Memory,
-    /// Whether an AF_XDP socket is bound to it. Since Linux 6.16.
-    pub xsk: bool,
+    /// Whether an AF_XDP socket has it.
+    pub af_xdp: bool,
 }
 
 /// The queues of `interface`, receive first. Kernels before 6.7 do not list them with their NAPIs;
@@ -32,57 +29,55 @@ pub struct QueuePath {
 pub(super) fn paths(
     interface: &str,
     sysfs: &Sysfs,
-    queues: &[Queue],
+    queues: &BTreeMap<QueueId, Queue>,
     napis: &[Napi],
     interrupts: &[Interrupt],
 ) -> Vec<QueuePath> {
     let nodes = interrupts::nodes();
-    let mut queues = queues.to_vec();
+    let path = |(id, queue)| path(interface, id, queue, napis, interrupts, &nodes);
     if queues.is_empty() {
-        queues = sysfs.list("queues").iter().filter_map(|name| from_name(name)).collect();
+        let names = sysfs.list("queues");
+        let ids: BTreeSet<_> = names.iter().filter_map(|name| from_name(name)).collect();
+        return ids.into_iter().map(|id| path((id, Queue::default()))).collect();
     }
-    queues.sort_by_key(|queue| (queue.direction, queue.id));
-    let path = |queue| path(interface, queue, napis, interrupts, &nodes);
-    queues.into_iter().map(path).collect()
+    queues.iter().map(|(&id, &queue)| path((id, queue))).collect()
 }
 
 /// A queue by the name that sysfs has for it: `rx-0`.
-fn from_name(name: &str) -> Option<Queue> {
-    let (direction, id) = name.split_once('-')?;
+fn from_name(name: &str) -> Option<QueueId> {
+    let (direction, number) = name.split_once('-')?;
     let direction = match direction {
         "rx" => Direction::Rx,
         "tx" => Direction::Tx,
         _ => return None,
     };
-    let id = id.parse().ok()?;
-    Some(Queue { direction, id, napi: None, memory: Memory::Kernel, xsk: false })
+    Some(QueueId { direction, number: number.parse().ok()? })
 }
 
 fn path(
     interface: &str,
+    id: QueueId,
     queue: Queue,
     napis: &[Napi],
     interrupts: &[Interrupt],
     nodes: &[(u32, BTreeSet<u32>)],
 ) -> QueuePath {
-    let napi = queue.napi.and_then(|id| napis.iter().find(|napi| napi.id == id));
+    let napi = queue.napi_id.and_then(|id| napis.iter().find(|napi| napi.id == id));
     let told = napi.and_then(|napi| napi.irq);
     // Not every driver tells the kernel, but most name their interrupts after queues.
     let interrupt = match told {
         Some(number) => interrupts.iter().find(|interrupt| interrupt.number == number),
-        None => interrupts.iter().find(|irq| irq.serves(interface, queue.direction, queue.id)),
+        None => interrupts.iter().find(|irq| irq.serves(interface, id)),
     };
     let cpus = interrupt.map(|interrupt| interrupts::cpus(interrupt.cpus())).unwrap_or_default();
     let has_one = |(_, of_node): &&(u32, BTreeSet<u32>)| !of_node.is_disjoint(&cpus);
     QueuePath {
-        direction: queue.direction,
-        id: queue.id,
-        napi: queue.napi,
+        queue: id,
+        napi: queue.napi_id,
         thread: napi.and_then(|napi| napi.pid),
         interrupt: interrupt.cloned(),
         nodes: nodes.iter().filter(has_one).map(|(node, _)| *node).collect(),
-        memory: queue.memory,
-        xsk: queue.xsk,
+        af_xdp: queue.af_xdp,
     }
 }
 
@@ -106,10 +101,10 @@ mod tests {
 
     #[test]
     fn the_kernels_word_goes_before_names() {
-        let queue = Queue { napi: Some(8193), ..from_name("rx-0").unwrap() };
+        let queue = Queue { napi_id: Some(8193), ..Queue::default() };
         let napis = [Napi { id: 8193, irq: Some(41), pid: Some(77), ..Napi::default() }];
         let interrupts = [interrupt(40, "eth0-rx-0", "0"), interrupt(41, "eth0-rx-1", "5")];
-        let path = path("eth0", queue, &napis, &interrupts, &nodes());
+        let path = path("eth0", from_name("rx-0").unwrap(), queue, &napis, &interrupts, &nodes());
         assert_eq!((path.napi, path.thread, path.nodes), (Some(8193), Some(77), vec![1]));
         assert_eq!(path.interrupt.map(|interrupt| interrupt.number), Some(41));
     }
@@ -118,7 +113,10 @@ mod tests {
     fn without_it_names_do() {
         let interrupts =
             [interrupt(40, "virtio2-input.0", "2"), interrupt(41, "virtio2-output.0", "")];
-        let of = |name| path("eth0", from_name(name).unwrap(), &[], &interrupts, &nodes());
+        let of = |name| {
+            let id = from_name(name).unwrap();
+            path("eth0", id, Queue::default(), &[], &interrupts, &nodes())
+        };
         assert_eq!(of("rx-0").interrupt.map(|interrupt| interrupt.number), Some(40));
         assert_eq!(of("rx-0").nodes, [0]);
         // Nobody tells which of its CPUs it is.

@@ -3,9 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use super::Places;
 use crate::netlink::attribute::Attribute;
-use crate::netlink::request::Request;
+use crate::netlink::request::{Places, Request};
 use crate::netlink::{Error, Result};
 
 const NOMASK: u16 = 1;

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{Ethtool, Places, bitset};
+use super::{Ethtool, bitset};
 use crate::netlink::attribute::Attributes;
+use crate::netlink::request::Places;
 use crate::netlink::{Error, Result, generic};
 
 const FEATURES_GET: u8 = 11;
@@ -77,8 +78,9 @@ impl Ethtool {
 
     /// Turns features of the device with this index on or off, by the kernel's name for them.
     ///
-    /// It is not an error if the device does not obey: [`FeatureChanges::refused`] tells. `EINVAL`
-    /// if there is no such feature, or it is one that never changes.
+    /// It is not an error if the device does not obey: [`FeatureChanges::refused`] tells.
+    /// `EOPNOTSUPP` if the kernel has no feature of that name, and `EINVAL` if it is one that
+    /// never changes.
     pub fn set_features<N: AsRef<str>>(
         &mut self,
         ifindex: u32,

@@ -10,10 +10,10 @@ pub mod pause;
 pub mod private_flags;
 pub mod rings;
 
+use super::Result;
 use super::generic::{self, Family};
-use super::request::Request;
+use super::request::{Places, Request};
 use super::socket::Reply;
-use super::{Error, Result};
 
 const FAMILY: &str = "ethtool";
 
@@ -41,24 +41,5 @@ impl Ethtool {
     /// Sends a request to change what is at `places`.
     fn change(&mut self, request: &Request, places: &Places<'_>) -> Result<Reply> {
         self.family.request(request).map_err(|error| places.name_in(error))
-    }
-}
-
-/// Where in a request each change begins, to tell which one the kernel points at.
-#[derive(Default)]
-struct Places<'a>(Vec<(usize, &'a str)>);
-
-impl<'a> Places<'a> {
-    /// The change called `name` is what comes next in `request`.
-    fn mark(&mut self, request: &Request, name: &'a str) {
-        self.0.push((request.as_bytes().len(), name));
-    }
-
-    fn name_in(&self, error: Error) -> Error {
-        let Some(offset) = error.offset else { return error };
-        match self.0.iter().rev().find(|(start, _)| *start <= offset) {
-            Some((_, name)) => error.at(name),
-            None => error,
-        }
     }
 }

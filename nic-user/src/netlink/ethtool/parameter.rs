@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::{Ethtool, Places};
+use super::Ethtool;
 use crate::netlink::attribute::Attributes;
-use crate::netlink::request::Request;
+use crate::netlink::request::{Places, Request};
 use crate::netlink::{Error, Result, generic};
 
 /// What the values of a parameter mean.

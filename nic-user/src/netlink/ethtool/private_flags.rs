@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{Ethtool, Places, bitset};
+use super::{Ethtool, bitset};
 use crate::netlink::attribute::Attributes;
+use crate::netlink::request::Places;
 use crate::netlink::{Result, generic};
 
 const PRIVFLAGS_GET: u8 = 13;

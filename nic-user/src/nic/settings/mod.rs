@@ -9,6 +9,8 @@ mod link;
 mod napi;
 mod steering;
 
+use std::collections::BTreeMap;
+
 use super::setting::{Group, Key, Setting, Settings, Value};
 use super::sysfs::Sysfs;
 use super::topology::{self, QueuePath};
@@ -22,7 +24,12 @@ use crate::netlink::ethtool::pause::Pause;
 use crate::netlink::ethtool::rings::Ring;
 use crate::netlink::link::Links;
 use crate::netlink::netdev::Netdev;
-use crate::netlink::queues::{Napi, PagePool, Queue};
+use crate::netlink::netdev::napi::Napi;
+use crate::netlink::netdev::page_pool::PagePool;
+use crate::netlink::netdev::queue::{Queue, QueueId};
+
+/// The queues that the kernel lists.
+type Queues = BTreeMap<QueueId, Queue>;
 
 /// The settings of one group by their name inside it.
 type Named = Vec<(String, Setting)>;
@@ -120,7 +127,7 @@ impl Reader<'_> {
         self.add(Group::Copybreak, copybreak::read(self.nic))
     }
 
-    fn netdev(&mut self) -> Result<(Vec<Queue>, Vec<Napi>)> {
+    fn netdev(&mut self) -> Result<(Queues, Vec<Napi>)> {
         // Older kernels have less of this family, or none of it.
         let Ok(mut netdev) = Netdev::open() else {
             return Ok(Default::default());
@@ -132,7 +139,7 @@ impl Reader<'_> {
         Ok((queues, napis))
     }
 
-    fn sysfs(&mut self, queues: &[Queue], napis: &[Napi]) -> Result<()> {
+    fn sysfs(&mut self, queues: &Queues, napis: &[Napi]) -> Result<()> {
         let sysfs = match Sysfs::of(&self.nic.link) {
             Ok(sysfs) => sysfs,
             Err(error) => return self.note("sysfs", &error.into()),

@@ -1,8 +1,13 @@
-//! The `netdev` family of generic netlink: what a device can do with XDP. Since Linux 6.3
-//! (linux/netdev.h).
+//! The `netdev` family of generic netlink: what a device can do with XDP, its queues, NAPI
+//! instances and page pools. Since Linux 6.3 (linux/netdev.h).
+
+pub mod napi;
+pub mod page_pool;
+pub mod queue;
 
 use super::attribute::Attributes;
 use super::generic::{self, Family};
+use super::request::Request;
 use super::{Error, Result};
 
 const FAMILY: &str = "netdev";
@@ -51,6 +56,23 @@ impl Netdev {
         let request = generic::command(NETDEV_CMD_DEV_GET).u32(NETDEV_A_DEV_IFINDEX, ifindex);
         let reply = self.family.request(&request)?;
         decode_xdp_features(generic::only_message(&reply)?)
+    }
+
+    /// Everything that `command` lists for the query that `fill` makes; nothing if the kernel or
+    /// the driver has no such list. `decode` leaves out what it does not know.
+    fn dump<T>(
+        &mut self,
+        command: u8,
+        fill: impl FnOnce(Request) -> Request,
+        decode: impl Fn(Attributes<'_>) -> Result<Option<T>>,
+    ) -> Result<Vec<T>> {
+        let reply = match self.family.dump(&fill(generic::command(command))) {
+            Ok(reply) => reply,
+            Err(error) if error.is_unsupported() => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let decoded = reply.messages.iter().map(|message| decode(generic::attributes(message)?));
+        decoded.filter_map(Result::transpose).collect()
     }
 }
 
