@@ -4,6 +4,8 @@
 //! that the large one can be used again. Defaults are those of Linux 6.1 where nothing else is
 //! said.
 
+use super::setting::{Access, Setting};
+
 /// How a driver decides what is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Copybreak {
@@ -47,6 +49,30 @@ pub struct CopybreakFacts {
 /// What is known about `driver`, a name as `ethtool -i` shows it.
 pub fn facts(driver: &str) -> Option<&'static CopybreakFacts> {
     COPYBREAK.iter().find(|facts| facts.driver == driver)
+}
+
+/// What can be said of the receive copybreak of an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// The user decides about it.
+    Tunable,
+    /// Somebody else does.
+    Fixed,
+    /// The driver copies nothing of the kind.
+    None,
+    /// It can not be tuned, and nothing is known of the driver.
+    Unknown,
+}
+
+/// The state of the receive copybreak of an interface of `driver`; `rx` is its setting, if it has
+/// one.
+pub fn state(driver: &str, rx: Option<&Setting>) -> State {
+    match rx {
+        Some(Setting { access: Access::ReadWrite, .. }) => State::Tunable,
+        Some(_) => State::Fixed,
+        None if facts(driver).is_some() => State::None,
+        None => State::Unknown,
+    }
 }
 
 const fn tunable(default: u64) -> Copybreak {
@@ -243,6 +269,16 @@ mod tests {
             let rows = COPYBREAK.iter().filter(|other| other.driver == facts.driver);
             assert_eq!(rows.count(), 1, "{facts:?}");
         }
+    }
+
+    #[test]
+    fn three_states_are_told_apart_and_ignorance_is_admitted() {
+        let fixed = Access::Fixed { by: "driver".to_owned() };
+        let fixed = Setting { access: fixed, ..Setting::new(256_u32) };
+        assert_eq!(state("ena", Some(&Setting::new(256_u32))), State::Tunable);
+        assert_eq!(state("igb", Some(&fixed)), State::Fixed);
+        assert_eq!(state("vmxnet3", None), State::None);
+        assert_eq!(state("brand-new", None), State::Unknown);
     }
 
     #[test]
