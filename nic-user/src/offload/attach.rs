@@ -129,7 +129,7 @@ pub fn attach(_lock: &Lock, nic: &Nic, options: &Options<'_>) -> Result<Attached
         Err(error) => {
             // The reason to fail is worth more than a failure to clear up, which the next
             // command repeats.
-            let _ = staged.remove();
+            let _ = staged.clear();
             slot::remove_directory_if_empty();
             Err(in_attach(nic, error))
         }
@@ -140,8 +140,13 @@ fn in_attach(nic: &Nic, error: Error) -> Error {
     error.while_doing(format!("attach to {}", nic.name()))
 }
 
+/// Looks again: what was on the interface when `nic` was read may have been our own, and gone by
+/// now.
 fn refuse_foreign(nic: &Nic) -> Result<()> {
-    match nic.xdp().first() {
+    let link = Links::open()
+        .and_then(|mut links| links.by_index(nic.ifindex()))
+        .map_err(|error| error.while_doing(format_args!("attach to {}", nic.name())))?;
+    match link.xdp.first() {
         Some(attached) => Err(in_attach(nic, foreign::refusal(nic, attached))),
         None => Ok(()),
     }

@@ -1,6 +1,7 @@
 //! What is attached to an interface, as found in its slot.
 
 use std::{
+    io,
     os::fd::AsFd,
     time::{Duration, SystemTime},
 };
@@ -51,7 +52,10 @@ impl Attachment {
         if !slot.exists() {
             return Ok(None);
         }
-        let record = read_record(&slot)?;
+        let record = match read_record(&slot) {
+            Err(_) if !slot.exists() => return Ok(None),
+            record => record?,
+        };
         let xdp = sys::open_pin(&slot.pin(slot::XDP_LINK))
             .and_then(|link| sys::link_state(link.as_fd()))
             .ok();
@@ -109,7 +113,7 @@ impl Attachment {
 
     /// The copy policy in force.
     pub fn policy(&self) -> Result<CopyPolicy> {
-        read_policy(&self.slot)
+        read_policy(&self.slot).map_err(|error| self.gone().unwrap_or(error))
     }
 
     /// Reads all counters.
@@ -129,10 +133,21 @@ impl Attachment {
         cpus: usize,
     ) -> Result<Vec<C>> {
         let path = self.slot.pin(pin);
-        let action = || format!("read counters of {}: {}", self.recorded_name(), path.display());
-        let map = sys::open_pin(&path).map_err(|error| Error::io(action(), &error))?;
-        sys::read_per_cpu(map.as_fd(), queues as usize, cpus)
-            .map_err(|error| Error::io(action(), &error))
+        let failed = |error: io::Error| {
+            let action =
+                format!("read counters of {}: {}", self.recorded_name(), path.display());
+            self.gone().unwrap_or_else(|| Error::io(action, &error))
+        };
+        let map = sys::open_pin(&path).map_err(failed)?;
+        sys::read_per_cpu(map.as_fd(), queues as usize, cpus).map_err(failed)
+    }
+}
+
+impl Attachment {
+    /// Why nothing can be read any more, if it was detached in the meantime.
+    fn gone(&self) -> Option<Error> {
+        let detached = || Error::not_found(format!("{} is detached", self.recorded_name()));
+        (!self.slot.exists()).then(detached)
     }
 }
 

@@ -11,7 +11,8 @@ use crate::error::{Error, Result};
 
 /// Below the root of bpffs.
 const DIRECTORY: &str = "nicctl";
-/// In front of a slot's name while it is being made. bpffs refuses names with a dot.
+/// In front of a slot's name while it is being made or cleared away. bpffs refuses names with a
+/// dot.
 const STAGING: &str = "new-";
 
 /// The XDP link.
@@ -87,10 +88,14 @@ impl Slot {
     /// An empty directory beside it in which to make it. Whatever an earlier process left there
     /// must have been cleared away with [`clear_staging`].
     pub fn stage(&self) -> Result<Self> {
-        let name = format!("{STAGING}{}-{}", self.netns, self.ifindex);
-        let staged = Self { path: self.path.with_file_name(name), ..self.clone() };
+        let staged = self.staging();
         make_directory(&staged.path)?;
         Ok(staged)
+    }
+
+    fn staging(&self) -> Self {
+        let name = format!("{STAGING}{}-{}", self.netns, self.ifindex);
+        Self { path: self.path.with_file_name(name), ..self.clone() }
     }
 
     /// Puts the staged slot in this one's place, in one step.
@@ -113,8 +118,16 @@ impl Slot {
         }
     }
 
-    /// Detaches every link in the slot, undoes what is not a link, and removes the directory.
+    /// Removes the slot, in one step for everybody who looks; then clears it.
     pub fn remove(&self) -> Result<()> {
+        let staged = self.staging();
+        fs::rename(&self.path, &staged.path)
+            .map_err(|error| Error::io(format!("rename {}", self.path.display()), &error))?;
+        staged.clear()
+    }
+
+    /// Detaches every link of a staged slot, undoes what is not a link, and removes the directory.
+    pub fn clear(&self) -> Result<()> {
         for name in LINKS {
             self.detach_link(name)?;
         }
@@ -131,7 +144,7 @@ pub fn clear_staging() -> Result<()> {
         let Some(rest) = name.strip_prefix(STAGING) else { continue };
         if let Some(mut staged) = Slot::parse(path.with_file_name(rest)) {
             staged.path = path;
-            staged.remove()?;
+            staged.clear()?;
         }
     }
     Ok(())

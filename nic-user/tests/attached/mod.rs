@@ -104,6 +104,11 @@ impl<'l> Attached<'l> {
         Received { packets: number(rx, "/packets"), bytes: number(rx, "/bytes") }
     }
 
+    /// Packets that nicctl counted before `by_kernel` began to count.
+    pub const fn packets_before(&self) -> u64 {
+        self.before.1.packets
+    }
+
     /// What nicctl must have counted by now for the kernel to agree.
     pub fn by_kernel(&self) -> Received {
         let now = self.host.stats().unwrap();
