@@ -2,10 +2,16 @@
 
 mod attached;
 mod common;
+mod ethtool;
+mod generator;
 
 use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
 
 use attached::{Attached, number};
+use ethtool::Offload;
 use nic_common::counters::{header_bin, header_bin_start, size_bin, size_bin_start};
 use nic_common::headers::{Flags, HeaderInfo};
 use nic_common::policy::{CopyPolicy, Verdict};
@@ -182,5 +188,176 @@ fn another_policy_holds_from_the_next_frame_on() {
         frames.iter().for_each(|frame| expected.add(frame, policy));
         let stats = attached.settled();
         assert_eq!(Expected::counted(&stats["total"]["rx"]), expected, "{args:?}");
+    }
+}
+
+/// The limit that the five BIG TCP experiments of the kernel's documentation use.
+const BIG: u32 = 185_000;
+
+/// Payload of a TCP segment over IPv6 at MTU 9000, with timestamps.
+const SEGMENT: u64 = 9000 - 40 - 20 - 12;
+
+fn big_tcp_lab() -> Lab {
+    let lab = Lab::new(Shape { queues: 4, mtu: 9000 }).unwrap();
+    lab.set_max_packet_size(BIG).unwrap();
+    lab
+}
+
+fn send_bulk(lab: &Lab) {
+    const BYTES: u64 = 32 << 20;
+    assert_eq!(traffic::tcp(lab.a(), lab.b(), IpVersion::V6, 2, BYTES).unwrap(), 2 * BYTES);
+}
+
+/// Packets over 64 KiB, and segments by which the payload is divided as TCP does it.
+#[track_caller]
+fn assert_big_tcp_sent(tx: &Value) {
+    let [packets, super_packets, segments, bytes, header_bytes, over_64k] =
+        ["packets", "gso_tcp_packets", "gso_tcp_segments", "bytes", "header_bytes", "over_64k"]
+            .map(|name| number(tx, &format!("/{name}")));
+    assert!(over_64k > 0 && over_64k <= super_packets, "{tx}");
+    let payload = bytes - header_bytes;
+    // Only the last segment of a super-packet may be short.
+    assert!(payload <= (segments + packets - super_packets) * SEGMENT, "{tx}");
+    assert!(payload > (segments - super_packets) * SEGMENT, "{tx}");
+    assert_eq!(number(tx, "/gso_udp_packets"), 0);
+}
+
+#[test]
+fn big_tcp_leaves_whole_where_only_the_sender_is_attached() {
+    needs_root!();
+    let lab = big_tcp_lab();
+    let attached = Attached::new(lab.a(), &[]);
+    let kernel_before = lab.a().stats().unwrap();
+    let before = attached.total("/tx/packets");
+    send_bulk(&lab);
+    let tx = &attached.settled()["total"]["tx"];
+    assert_big_tcp_sent(tx);
+    let kernel = lab.a().stats().unwrap();
+    assert_eq!(number(tx, "/packets") - before, kernel.tx_packets - kernel_before.tx_packets);
+}
+
+#[test]
+fn big_tcp_is_segmented_for_native_xdp_and_merged_again_by_gro() {
+    needs_root!();
+    let lab = big_tcp_lab();
+    // veth does without it, otherwise, even with XDP.
+    ethtool::set(lab.b(), Offload::Gro, true);
+    let (a, b) = (Attached::new(lab.a(), &[]), Attached::new(lab.b(), &[]));
+    send_bulk(&lab);
+    let received = b.settled();
+    assert_big_tcp_sent(&a.settled()["total"]["tx"]);
+    let [rx, ingress] = ["rx", "ingress"].map(|side| &received["total"][side]);
+    let largest = number(ingress, "/largest");
+    assert!(largest > 65_536 && largest <= BIG.into(), "{ingress}");
+    let merged = number(ingress, "/gro_segments") - number(ingress, "/gro_packets");
+    assert_eq!(number(ingress, "/packets") + merged, number(rx, "/packets"), "{ingress}");
+    assert!(number(ingress, "/paged_bytes") > number(ingress, "/linear_bytes"), "{ingress}");
+    let linear = ["linear_bytes", "linear_payload_bytes"].map(|n| number(ingress, &format!("/{n}")));
+    assert!(linear[1] < linear[0], "{ingress}");
+}
+
+#[test]
+fn big_tcp_passes_generic_xdp_whole_and_none_is_dropped() {
+    needs_root!();
+    let lab = big_tcp_lab();
+    let b = Attached::new(lab.b(), &["--mode", "generic"]);
+    let dropped_before = lab.a().stats().unwrap().tx_dropped;
+    send_bulk(&lab);
+    let received = b.settled();
+    let [rx, ingress] = ["rx", "ingress"].map(|side| &received["total"][side]);
+    assert!(number(ingress, "/largest") > 65_536, "{ingress}");
+    assert!(in_largest_bin(rx) > 0, "{rx}");
+    // What generic XDP drops, for lack of memory to make it linear, has been counted before.
+    assert_eq!(number(ingress, "/packets"), number(rx, "/packets"));
+    assert_eq!(lab.a().stats().unwrap().tx_dropped, dropped_before);
+}
+
+/// Frames of 64 KiB and more.
+fn in_largest_bin(rx: &Value) -> u64 {
+    number(rx["sizes"].as_array().unwrap().last().unwrap(), "/packets")
+}
+
+/// Lets a socket send packets of many datagrams of `bytes` each (`UDP_SEGMENT`).
+fn segment_by(socket: &UdpSocket, bytes: usize) {
+    let bytes = bytes as libc::c_int;
+    // SAFETY: the kernel reads one int, which outlives the call.
+    let done = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_UDP,
+            libc::UDP_SEGMENT,
+            (&raw const bytes).cast(),
+            size_of_val(&bytes) as libc::socklen_t,
+        )
+    };
+    assert_eq!(done, 0, "{}", io::Error::last_os_error());
+}
+
+#[test]
+fn udp_super_packets_are_told_from_tcp() {
+    needs_root!();
+    const SEGMENTS: u64 = 10;
+    const SEGMENT: usize = 1000;
+    let quiet = Quiet::new(1500);
+    let (a, b) = (quiet.lab.a(), quiet.lab.b());
+    let attached = Attached::new(a, &[]);
+    let receiver = b.run(|| UdpSocket::bind((b.ipv4(), 0))).unwrap().unwrap();
+    let sender = a.run(|| UdpSocket::bind((a.ipv4(), 0))).unwrap().unwrap();
+    segment_by(&sender, SEGMENT);
+    sender.connect(receiver.local_addr().unwrap()).unwrap();
+    for _ in 0..5 {
+        sender.send(&[0; SEGMENT * SEGMENTS as usize]).unwrap();
+    }
+    let tx = &attached.settled()["total"]["tx"];
+    assert_eq!(number(tx, "/gso_udp_packets"), 5, "{tx}");
+    assert_eq!(number(tx, "/gso_udp_segments"), 5 * SEGMENTS, "{tx}");
+    assert_eq!(number(tx, "/gso_tcp_packets"), 0, "{tx}");
+}
+
+/// Sends a datagram whose payload stays in the pages of a pipe.
+fn send_paged(socket: &UdpSocket, payload: &[u8]) {
+    let (from, mut to) = io::pipe().unwrap();
+    to.write_all(payload).unwrap();
+    // SAFETY: no memory of ours is passed.
+    let sent = unsafe {
+        libc::splice(
+            from.as_raw_fd(),
+            std::ptr::null_mut(),
+            socket.as_raw_fd(),
+            std::ptr::null_mut(),
+            payload.len(),
+            0,
+        )
+    };
+    assert_eq!(sent, payload.len() as isize, "{}", io::Error::last_os_error());
+}
+
+#[test]
+fn small_packets_in_pieces_are_pulled_together() {
+    needs_root!();
+    const HEADERS: u64 = 14 + 20 + 8;
+    let quiet = Quiet::new(1500);
+    let host = quiet.lab.b();
+    let attached = Attached::new(host, &["--mode", "native"]);
+    let _link = generator::redirect_loopback(host);
+    let socket = host.run(|| UdpSocket::bind("127.0.0.1:0")).unwrap().unwrap();
+    socket.connect("127.0.0.1:9").unwrap();
+    let mut expected = [0; 4];
+    for (args, pulls) in [(&[][..], 0), (&["--pull"][..], 1)] {
+        attached.again(args);
+        for payload in [1, 100, 214, 215, 1000] {
+            send_paged(&socket, &vec![0xa5; payload as usize]);
+            let small = HEADERS + payload <= 256;
+            expected[0] += 1;
+            expected[1] += HEADERS;
+            expected[2] += payload;
+            expected[3] += if small { pulls } else { 0 };
+        }
+        let ingress = &attached.stats()["total"]["ingress"];
+        let counted = ["packets", "linear_bytes", "paged_bytes", "pulled"]
+            .map(|name| number(ingress, &format!("/{name}")));
+        assert_eq!(counted, expected, "{ingress}");
+        assert_eq!(number(ingress, "/linear_payload_bytes"), 0, "{ingress}");
+        assert_eq!(number(ingress, "/pull_failed"), 0, "{ingress}");
     }
 }
