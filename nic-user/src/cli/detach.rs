@@ -70,7 +70,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let slots = if args.all {
         all()?
     } else {
-        target::slots(&args.interfaces, namespace::current_cookie()?)?
+        named(&args.interfaces, namespace::current_cookie()?)?
     };
     let interfaces = if args.dry_run {
         slots.into_iter().map(|(name, slot)| entry(name, &slot, slot.exists())).collect()
@@ -79,6 +79,19 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     };
     report(args, interfaces, out)?;
     Ok(())
+}
+
+/// The slots of these interfaces, and of earlier ones of the same names that are gone.
+fn named(names: &[String], netns: u64) -> Result<Vec<(String, Slot)>> {
+    let mut slots = target::slots(names, netns)?;
+    for name in names {
+        for slot in target::stale(name, netns)? {
+            if slots.iter().all(|(_, known)| known.ifindex != slot.ifindex) {
+                slots.push((name.clone(), slot));
+            }
+        }
+    }
+    Ok(slots)
 }
 
 fn all() -> Result<Vec<(String, Slot)>> {

@@ -59,14 +59,17 @@ pub(super) fn slots(names: &[String], netns: u64) -> Result<Vec<(String, Slot)>>
 }
 
 fn gone(name: &str, netns: u64) -> Result<Option<Slot>> {
-    for slot in Slot::all()?.into_iter().filter(|slot| slot.netns == netns) {
-        if let Ok(Some(attachment)) = Attachment::of(slot.clone())
-            && attachment.recorded_name() == name
-        {
-            return Ok(Some(slot));
-        }
-    }
-    Ok(None)
+    Ok(stale(name, netns)?.into_iter().next())
+}
+
+/// The slots of interfaces that are gone and were called `name` when nicctl attached to them.
+pub(super) fn stale(name: &str, netns: u64) -> Result<Vec<Slot>> {
+    let was_called = |slot: &Slot| {
+        matches!(Attachment::of(slot.clone()), Ok(Some(attachment))
+            if attachment.is_stale() && attachment.recorded_name() == name)
+    };
+    let slots = Slot::all()?.into_iter().filter(|slot| slot.netns == netns);
+    Ok(slots.filter(was_called).collect())
 }
 
 /// The error for an interface that nothing is attached to.
