@@ -10,7 +10,7 @@ use super::{name, policy::PolicyArgs, target};
 use crate::{
     error::Result,
     netlink::link::XdpMode,
-    nic::namespace,
+    nic::{Nic, namespace},
     offload::{self, Attached, Lock, ModeWanted, Options, Slot},
     report::json::{self, Version},
 };
@@ -110,6 +110,8 @@ struct Entry {
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     target::enter(args.netns.as_deref())?;
     let (nics, resolved) = target::interfaces(&args.interfaces)?;
+    let names: Vec<&str> = nics.iter().map(Nic::name).collect();
+    offload::check_privileges(format_args!("attach to {}", names.join(", ")))?;
     let policy = |base| args.policy.over(base);
     let options = Options {
         mode: match args.mode {
@@ -133,7 +135,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
 }
 
 /// Attaches to all or to none: when one fails, those attached for the first time are detached.
-fn attach_all(nics: &[crate::nic::Nic], options: &Options<'_>) -> Result<Vec<Attached>> {
+fn attach_all(nics: &[Nic], options: &Options<'_>) -> Result<Vec<Attached>> {
     let lock = Lock::take(target::say_waiting)?;
     let mut attached: Vec<Attached> = Vec::new();
     for nic in nics {
@@ -142,7 +144,7 @@ fn attach_all(nics: &[crate::nic::Nic], options: &Options<'_>) -> Result<Vec<Att
             Err(error) => {
                 let netns = namespace::current_cookie()?;
                 for new in attached.iter().filter(|attached| !attached.upgraded) {
-                    offload::detach(&lock, &Slot::new(netns, new.ifindex)?)?;
+                    offload::detach(&lock, &Slot::new(netns, new.ifindex))?;
                 }
                 return Err(error);
             }

@@ -90,6 +90,9 @@ fn all() -> Result<Vec<(String, Slot)>> {
 }
 
 fn detach(slots: Vec<(String, Slot)>) -> Result<Vec<Entry>> {
+    if offload::existing_root()?.is_none() {
+        return Ok(slots.into_iter().map(|(name, slot)| entry(name, &slot, false)).collect());
+    }
     let lock = Lock::take(target::say_waiting)?;
     slots
         .into_iter()

@@ -52,8 +52,11 @@ pub(super) struct Document {
 
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     target::enter(args.netns.as_deref())?;
-    let names: Vec<String> = args.interface.iter().cloned().collect();
-    let logged = logged(located::attachments(&names, args.netns.is_none())?)?;
+    let attachments = match &args.interface {
+        Some(name) => located::named(std::slice::from_ref(name))?,
+        None => located::all(args.netns.is_none())?.0,
+    };
+    let logged = logged(attachments)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

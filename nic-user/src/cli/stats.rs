@@ -24,6 +24,8 @@ const CLEAR: &str = "\x1b[H\x1b[2J";
 ///
 /// Without interfaces, all that nicctl is attached to. RX is counted by XDP, TX by TC egress,
 /// where super-packets count once. The lines below the table say what follows from the totals.
+///
+/// If one of all attachments cannot be read, the others are shown, and the command fails.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -45,7 +47,7 @@ pub(super) struct Args {
     watch: Option<Period>,
 
     /// Show this queue alone
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = queue)]
     queue: Option<u32>,
 
     /// Show how long frames and their headers are, too
@@ -55,6 +57,11 @@ pub(super) struct Args {
     /// Print JSON (`nicctl schema stats`); with --watch, one document a line
     #[arg(long)]
     json: bool,
+}
+
+/// The number of a queue.
+fn queue(text: &str) -> Result<u32, &'static str> {
+    text.parse().map_err(|_| "it must be the number of a queue: 0 is the first")
 }
 
 /// Time between two readings.
@@ -75,7 +82,13 @@ impl FromStr for Period {
 
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     target::enter(args.netns.as_deref())?;
-    show(args, out, || located::snapshots(&args.interfaces, args.netns.is_none()))
+    let mut unreadable = None;
+    show(args, out, || {
+        let (snapshots, error) = located::snapshots(&args.interfaces, args.netns.is_none())?;
+        unreadable = unreadable.take().or(error);
+        Ok(snapshots)
+    })?;
+    unreadable.map_or(Ok(()), |error| Err(error.into()))
 }
 
 /// Shows what `read` reads.

@@ -45,7 +45,7 @@ pub(super) fn slots(names: &[String], netns: u64) -> Result<Vec<(String, Slot)>>
         match interfaces(std::slice::from_ref(name)) {
             Ok((nics, _)) => {
                 for nic in nics {
-                    slots.push((nic.name().to_owned(), Slot::new(netns, nic.ifindex())?));
+                    slots.push((nic.name().to_owned(), Slot::new(netns, nic.ifindex())));
                 }
             }
             Err(error) if error.kind() == Kind::NotFound => {

@@ -73,11 +73,8 @@ pub struct Attached {
 
 /// What attaching would come to, as far as it can be told without trying.
 pub fn plan(nic: &Nic, options: &Options<'_>) -> Result<Attached> {
-    let slot = Slot::existing(namespace::current_cookie()?, nic.ifindex())?;
-    let current = match slot {
-        Some(slot) => Attachment::of(slot)?.filter(|attachment| !attachment.is_stale()),
-        None => None,
-    };
+    let slot = Slot::new(namespace::current_cookie()?, nic.ifindex());
+    let current = earlier(nic, slot)?.filter(|attachment| !attachment.is_stale());
     let mode = match (options.mode, &current) {
         (ModeWanted::Only(mode), _) => mode,
         (ModeWanted::Auto, Some(attachment)) => attachment.mode(),
@@ -97,7 +94,8 @@ pub fn plan(nic: &Nic, options: &Options<'_>) -> Result<Attached> {
         build: builds(nic)[0],
         policy: (options.policy)(policy),
         upgraded: current.is_some(),
-        notes: preflight_notes(nic, mode, matches!(options.mode, ModeWanted::Only(_)))?,
+        notes: preflight_notes(nic, mode, matches!(options.mode, ModeWanted::Only(_)))
+            .map_err(|error| in_attach(nic, error))?,
     })
 }
 
@@ -109,15 +107,15 @@ pub fn plan(nic: &Nic, options: &Options<'_>) -> Result<Attached> {
 /// may have replaced some of the programs.
 pub fn attach(_lock: &Lock, nic: &Nic, options: &Options<'_>) -> Result<Attached> {
     slot::clear_staging()?;
-    let slot = Slot::new(namespace::current_cookie()?, nic.ifindex())?;
+    let slot = Slot::new(namespace::current_cookie()?, nic.ifindex());
     let mut notes = Vec::new();
-    match Attachment::of(slot.clone())? {
+    match earlier(nic, slot.clone())? {
         Some(attachment) if !attachment.is_stale() => {
             return upgrade(nic, options, &attachment).map_err(|error| in_attach(nic, error));
         }
         Some(_) => {
             slot.remove()?;
-            notes.push("pins of an interface that is gone were cleared away".to_owned());
+            notes.push("what was left of an earlier attachment was cleared away".to_owned());
         }
         None => {}
     }
@@ -136,6 +134,11 @@ pub fn attach(_lock: &Lock, nic: &Nic, options: &Options<'_>) -> Result<Attached
     }
 }
 
+/// What an earlier attach left on `nic`.
+fn earlier(nic: &Nic, slot: Slot) -> Result<Option<Attachment>> {
+    Attachment::of(slot).map_err(|error| in_attach(nic, error))
+}
+
 fn in_attach(nic: &Nic, error: Error) -> Error {
     error.while_doing(format!("attach to {}", nic.name()))
 }
@@ -152,7 +155,7 @@ fn refuse_foreign(nic: &Nic) -> Result<()> {
 fn preflight_notes(nic: &Nic, mode: XdpMode, only: bool) -> Result<Vec<String>> {
     let findings = preflight::xdp_findings(nic, mode);
     if only && let Some(blocking) = findings.iter().find(|finding| finding.blocks) {
-        return Err(in_attach(nic, Error::failed(blocking.what.clone())).with_fix(&*blocking.fix));
+        return Err(Error::failed(blocking.what.clone()).with_fix(&*blocking.fix));
     }
     Ok(findings.into_iter().map(|finding| finding.what).collect())
 }

@@ -1,6 +1,7 @@
 //! Where pins live: the machine's bpffs, wherever this process runs.
 
 use std::{
+    fmt,
     fs::{self, File},
     io,
     path::{Path, PathBuf},
@@ -38,11 +39,29 @@ pub fn existing_root() -> Result<Option<PathBuf>> {
     Ok(is_bpffs(&root)?.then_some(root))
 }
 
-fn path() -> PathBuf {
+/// Where it is, or would be.
+pub fn path() -> PathBuf {
     if in_own_mount_namespace() {
         Path::new("/proc/1/root").join(MOUNT_POINT.trim_start_matches('/'))
     } else {
         PathBuf::from(MOUNT_POINT)
+    }
+}
+
+/// An error of doing something with bpffs or a pin in it, with the way out.
+pub fn error(action: impl fmt::Display, error: &io::Error) -> Error {
+    let told = Error::io(action, error);
+    match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => told.with_fix(
+            "nicctl keeps its state in bpffs, which is root's: run it as root, or with \
+             CAP_DAC_OVERRIDE",
+        ),
+        // Pins only go together.
+        Some(libc::ENOENT) => told.with_fix("somebody removed it: detach and attach again"),
+        Some(libc::EROFS) => {
+            told.with_fix(format!("make it writable: mount -o remount,rw {MOUNT_POINT}"))
+        }
+        _ => told,
     }
 }
 

@@ -36,7 +36,7 @@ impl Lock {
     pub fn take(waiting: impl FnOnce(Option<u32>)) -> Result<Self> {
         let root = bpffs::root()?;
         let mut file = File::open(&root)
-            .map_err(|error| Error::io(format!("open {}", root.display()), &error))?;
+            .map_err(|error| bpffs::error(format!("open {}", root.display()), &error))?;
         let inode = file.metadata().map(|metadata| metadata.st_ino()).unwrap_or_default();
         let start = Instant::now();
         let mut waiting = Some(waiting);

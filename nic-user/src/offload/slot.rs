@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{bpffs, clsact, sys};
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// Below the root of bpffs.
 const DIRECTORY: &str = "nicctl";
@@ -45,21 +45,17 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// The slot of an interface; makes the directory above it, and mounts bpffs if need be.
-    pub fn new(netns: u64, ifindex: u32) -> Result<Self> {
-        let parent = bpffs::root()?.join(DIRECTORY);
-        make_directory(&parent)?;
-        Ok(Self { path: parent.join(format!("{netns}-{ifindex}")), ifindex, netns })
+    /// The slot of an interface, which need not exist.
+    pub fn new(netns: u64, ifindex: u32) -> Self {
+        let path = bpffs::path().join(DIRECTORY).join(format!("{netns}-{ifindex}"));
+        Self { path, ifindex, netns }
     }
 
-    /// The slot of an interface if it exists; changes nothing.
-    pub fn existing(netns: u64, ifindex: u32) -> Result<Option<Self>> {
-        Ok(Self::all()?.into_iter().find(|slot| slot.netns == netns && slot.ifindex == ifindex))
-    }
-
-    /// All slots there are, sorted by namespace and index.
+    /// All slots there are, sorted by namespace and index. What others may have put beside them is
+    /// passed over.
     pub fn all() -> Result<Vec<Self>> {
-        let mut slots: Vec<Self> = entries()?.into_iter().filter_map(Self::parse).collect();
+        let mut slots: Vec<Self> =
+            entries()?.into_iter().filter(|path| path.is_dir()).filter_map(Self::parse).collect();
         slots.sort_by_key(|slot| (slot.netns, slot.ifindex));
         Ok(slots)
     }
@@ -89,6 +85,7 @@ impl Slot {
     pub fn stage(&self) -> Result<Self> {
         let name = format!("{STAGING}{}-{}", self.netns, self.ifindex);
         let staged = Self { path: self.path.with_file_name(name), ..self.clone() };
+        make_directory(&bpffs::root()?.join(DIRECTORY))?;
         make_directory(&staged.path)?;
         Ok(staged)
     }
@@ -96,7 +93,7 @@ impl Slot {
     /// Puts the staged slot in this one's place, in one step.
     pub fn commit(&self, staged: &Self) -> Result<()> {
         fs::rename(&staged.path, &self.path)
-            .map_err(|error| Error::io(format!("rename {}", staged.path.display()), &error))
+            .map_err(|error| bpffs::error(format!("rename {}", staged.path.display()), &error))
     }
 
     /// Detaches one link and removes its pin; it may be gone already.
@@ -107,7 +104,7 @@ impl Slot {
         let detached = sys::open_pin(&path).and_then(|link| sys::detach_link(link.as_fd()));
         match detached.and_then(|()| fs::remove_file(&path)) {
             Err(error) if !gone(&error) => {
-                Err(Error::io(format!("detach {}", path.display()), &error))
+                Err(bpffs::error(format!("detach {}", path.display()), &error))
             }
             _ => Ok(()),
         }
@@ -120,7 +117,7 @@ impl Slot {
         }
         clsact::remove(self)?;
         remove_directory(&self.path)
-            .map_err(|error| Error::io(format!("remove {}", self.path.display()), &error))
+            .map_err(|error| bpffs::error(format!("remove {}", self.path.display()), &error))
     }
 }
 
@@ -153,17 +150,16 @@ fn entries() -> Result<Vec<PathBuf>> {
         Ok(entries) => entries
             .map(|entry| entry.map(|entry| entry.path()))
             .collect::<io::Result<_>>()
-            .map_err(|error| Error::io(action(), &error)),
+            .map_err(|error| bpffs::error(action(), &error)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(Error::io(action(), &error)),
+        Err(error) => Err(bpffs::error(action(), &error)),
     }
 }
 
 fn make_directory(path: &Path) -> Result<()> {
     match fs::create_dir(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            Err(Error::io(format!("make {}", path.display()), &error)
-                .with_fix("bpffs must be writable, and it takes root or CAP_DAC_OVERRIDE"))
+            Err(bpffs::error(format!("make {}", path.display()), &error))
         }
         _ => Ok(()),
     }
