@@ -103,7 +103,10 @@ pub(super) fn snapshots(
             Err(error) => first = first.or(Some(error)),
         }
     }
-    Ok((snapshots, first))
+    match first {
+        Some(error) if snapshots.is_empty() => Err(error),
+        first => Ok((snapshots, first)),
+    }
 }
 
 fn snapshot(located: Located) -> Result<Snapshot> {

@@ -50,7 +50,10 @@ pub(super) fn slots(names: &[String], netns: u64) -> Result<Vec<(String, Slot)>>
             }
             Err(error) if error.kind() == Kind::NotFound => {
                 let gone = gone(name, netns)?;
-                slots.push((name.clone(), gone.ok_or(error)?));
+                if gone.is_empty() {
+                    return Err(error);
+                }
+                slots.extend(gone.into_iter().map(|slot| (name.clone(), slot)));
             }
             Err(error) => return Err(error),
         }
@@ -58,15 +61,14 @@ pub(super) fn slots(names: &[String], netns: u64) -> Result<Vec<(String, Slot)>>
     Ok(slots)
 }
 
-fn gone(name: &str, netns: u64) -> Result<Option<Slot>> {
-    for slot in Slot::all()?.into_iter().filter(|slot| slot.netns == netns) {
-        if let Ok(Some(attachment)) = Attachment::of(slot.clone())
-            && attachment.recorded_name() == name
-        {
-            return Ok(Some(slot));
-        }
-    }
-    Ok(None)
+/// What is left of interfaces that were called `name` when nicctl attached to them.
+fn gone(name: &str, netns: u64) -> Result<Vec<Slot>> {
+    let was_called = |slot: &Slot| {
+        let attachment = Attachment::of(slot.clone());
+        attachment.is_ok_and(|found| found.is_some_and(|found| found.recorded_name() == name))
+    };
+    let here = Slot::all()?.into_iter().filter(|slot| slot.netns == netns);
+    Ok(here.filter(was_called).collect())
 }
 
 /// The error for an interface that nothing is attached to.

@@ -220,6 +220,12 @@ impl Attaching<'_> {
     /// Attaches XDP in one mode, with the first build that the device takes.
     fn attach_xdp_as(&mut self, object: &mut Object, mode: XdpMode) -> Result<(FdLink, Build)> {
         let mut refusals = Vec::new();
+        if let Some(limit) = preflight::exceeded_limit(self.nic) {
+            self.notes.push(format!(
+                "frags build: MTU {} is more than a single buffer holds: {limit}",
+                self.nic.mtu()
+            ));
+        }
         for &build in builds(self.nic) {
             match link_xdp(object.xdp(build)?, self.nic, mode) {
                 Ok(link) => {
@@ -327,6 +333,9 @@ fn upgrade(nic: &Nic, options: &Options<'_>, attachment: &Attachment) -> Result<
 impl Attaching<'_> {
     /// The kernel fixes the mode of a link, so another mode takes another link.
     fn change_mode(&mut self, object: &mut Object, old: XdpMode) -> Result<(XdpMode, Build)> {
+        if let ModeWanted::Only(mode) = self.options.mode {
+            preflight_notes(self.nic, mode, true)?;
+        }
         self.slot.detach_link(slot::XDP_LINK)?;
         let changed = self.attach_xdp(object);
         let (link, mode, build) = match changed {
