@@ -23,8 +23,11 @@ pub fn check(action: impl fmt::Display) -> Result<()> {
     let read = |file: &str| fs::read_to_string(format!("/proc/thread-self/{file}"));
     let missing = read("status").ok().as_deref().and_then(effective).map(missing);
     if let Some(missing) = missing.filter(|missing| !missing.is_empty()) {
-        return Err(Error::not_permitted(format!("{action}: {} is missing", and(&missing)))
-            .with_fix("run it as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON"));
+        return Err(Error::not_permitted(format!(
+            "{action}: not permitted without {}",
+            and(&missing)
+        ))
+        .with_fix("run it as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON"));
     }
     if read("uid_map").is_ok_and(|map| !is_whole(&map)) {
         let message = "capabilities in a user namespace do not reach BPF";

@@ -23,11 +23,12 @@ fn a_missing_capability_is_named() {
         let held = format!("--bounding-set={held}");
         for args in [&["attach", "nic-a"][..], &["attach", "nic-a", "--dry-run", "--json"]] {
             let output = sandbox.nicctl_with(&[&held], args);
-            let message = format!("nicctl: attach to nic-a: {missing} is missing\n  {FIX}\n");
+            let message =
+                format!("nicctl: attach to nic-a: not permitted without {missing}\n  {FIX}\n");
             assert_refused(&output, 4, &message);
         }
         let output = sandbox.nicctl_with(&[&held], &["decode", "--bpf", "--hex", "00"]);
-        assert_refused(&output, 4, &format!("load the program: {missing} is missing"));
+        assert_refused(&output, 4, &format!("load the program: not permitted without {missing}"));
         assert_eq!(sandbox.state(), before);
     }
 }
@@ -64,7 +65,7 @@ fn others_than_root_may_not_look_into_bpffs() {
     assert_refused(
         &sandbox.nicctl_with(&NOBODY, &["attach", "nic-a"]),
         4,
-        "CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON is missing",
+        "not permitted without CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON",
     );
     assert_eq!(sandbox.state(), before);
 }
@@ -89,6 +90,10 @@ fn a_user_namespace_has_no_capabilities_that_count() {
     let before = sandbox.state();
     let args = ["--user", "--map-root-user", "/mnt/nicctl", "attach", "nic-a"];
     let output = sandbox.command("unshare", &args).output().unwrap();
-    assert_refused(&output, 4, "attach to nic-a: capabilities in a user namespace do not reach BPF");
+    assert_refused(
+        &output,
+        4,
+        "attach to nic-a: capabilities in a user namespace do not reach BPF",
+    );
     assert_eq!(sandbox.state(), before);
 }

@@ -85,8 +85,7 @@ pub fn link(program: &OwnedFd, ifindex: u32, hook: u32, flags: u32) -> OwnedFd {
         flags: u32,
     }
     let prog_fd = program.as_raw_fd() as u32;
-    let mut attributes =
-        Attributes { prog_fd, target_ifindex: ifindex, attach_type: hook, flags };
+    let mut attributes = Attributes { prog_fd, target_ifindex: ifindex, attach_type: hook, flags };
     owned(bpf(BPF_LINK_CREATE, &mut attributes))
 }
 

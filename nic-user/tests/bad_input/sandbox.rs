@@ -22,12 +22,12 @@ pub struct Sandbox {
     _alive: ChildStdin,
 }
 
-/// What bad input leaves alone.
+/// What bad input leaves alone: everything in bpffs, and the programs on the interface.
 #[derive(Debug, PartialEq, Eq)]
 pub struct State {
-    pins: Vec<PathBuf>,
-    xdp: Vec<XdpAttachment>,
-    tcx: [Vec<u32>; 2],
+    pub pins: Vec<PathBuf>,
+    pub xdp: Vec<XdpAttachment>,
+    pub tcx: [Vec<u32>; 2],
 }
 
 /// The binary is bound to where every user may run it.
@@ -104,11 +104,16 @@ impl Sandbox {
         slot
     }
 
-    pub fn state(&self) -> State {
+    /// Everything in bpffs.
+    pub fn pins(&self) -> Vec<PathBuf> {
         let mut pins = Vec::new();
         collect(&self.bpffs(), &mut pins);
+        pins
+    }
+
+    pub fn state(&self) -> State {
         let (xdp, tcx) = programs(self.lab.a());
-        State { pins, xdp, tcx }
+        State { pins: self.pins(), xdp, tcx }
     }
 
     /// Runs nicctl, which refuses, and changes nothing.
