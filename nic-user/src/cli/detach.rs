@@ -73,7 +73,10 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         target::slots(&args.interfaces, namespace::current_cookie()?)?
     };
     let interfaces = if args.dry_run {
-        slots.into_iter().map(|(name, slot)| entry(name, &slot, slot.exists())).collect()
+        slots
+            .into_iter()
+            .map(|(name, slot)| Ok(entry(name, &slot, slot.exists()?)))
+            .collect::<Result<_>>()?
     } else {
         detach(slots)?
     };

@@ -99,7 +99,7 @@ pub(super) fn snapshots(
         match snapshot(located) {
             Ok(snapshot) => snapshots.push(snapshot),
             // It is being detached.
-            Err(_) if !slot.exists() => {}
+            Err(_) if !slot.exists()? => {}
             Err(error) => first = first.or(Some(error)),
         }
     }

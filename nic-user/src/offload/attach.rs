@@ -14,7 +14,7 @@ use aya::programs::{
 use nic_common::{policy::CopyPolicy, record::AttachRecord};
 
 use super::{
-    attachment::Attachment,
+    attachment::{self, Attachment},
     clsact, foreign,
     lock::Lock,
     object::{self, Build, EGRESS, INGRESS, Object, Parameters},
@@ -306,8 +306,23 @@ fn padded(text: &str) -> [u8; 16] {
 /// Puts new programs into the links of `attachment`. Each replacement is atomic: every frame meets
 /// the old program or the new one, and both count into the same maps.
 fn upgrade(nic: &Nic, options: &Options<'_>, attachment: &Attachment) -> Result<Attached> {
+    let before = attachment.policy()?;
+    let upgraded = replace(nic, options, attachment, (options.policy)(before));
+    if upgraded.is_err() {
+        // Loading has put the new one in force. The reason to fail is worth more than another.
+        let map = object::pinned_map(&attachment.slot().pin(slot::POLICY));
+        let _ = map.and_then(|map| attachment::set_policy(map, before));
+    }
+    upgraded
+}
+
+fn replace(
+    nic: &Nic,
+    options: &Options<'_>,
+    attachment: &Attachment,
+    policy: CopyPolicy,
+) -> Result<Attached> {
     let slot = attachment.slot();
-    let policy = (options.policy)(attachment.policy()?);
     let mut object = Object::load(&parameters(nic, options, policy), Some(slot))?;
     let mut attaching = Attaching { nic, options, slot, notes: Vec::new() };
     let (mode, build) = match options.mode {

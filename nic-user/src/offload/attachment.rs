@@ -48,12 +48,12 @@ impl Attachment {
     ///
     /// It was attached by a nicctl with other counters, or its pins cannot be read.
     pub fn of(slot: Slot) -> Result<Option<Self>> {
-        if !slot.exists() {
+        if !slot.exists()? {
             return Ok(None);
         }
         let record = match read_record(&slot) {
             // It is being detached.
-            Err(_) if !slot.exists() => return Ok(None),
+            Err(_) if !slot.exists()? => return Ok(None),
             record => record?,
         };
         let xdp = sys::open_pin(&slot.pin(slot::XDP_LINK))

@@ -66,8 +66,9 @@ impl Slot {
     }
 
     /// Whether anything is there.
-    pub fn exists(&self) -> bool {
-        self.path.exists()
+    pub fn exists(&self) -> Result<bool> {
+        let action = || format!("look at {}", self.path.display());
+        self.path.try_exists().map_err(|error| bpffs::error(action(), &error))
     }
 
     /// The directory.
