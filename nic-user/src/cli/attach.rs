@@ -34,6 +34,8 @@ pub(super) enum Mode {
 /// process. Checks first what the driver needs, and says what is missing. Attaching again upgrades
 /// the programs in place: counters are kept, and no packet goes uncounted. A program of somebody
 /// else is never removed. A bond, VLAN or team is resolved to the interfaces below it.
+///
+/// It takes root, or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON and write access to bpffs.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -45,7 +47,7 @@ pub(super) struct Args {
     #[arg(value_name = "IFACE", required = true, value_parser = name::utf8())]
     interfaces: Vec<String>,
 
-    /// How XDP runs
+    /// Where the XDP program runs
     #[arg(long, value_enum, value_name = "MODE", default_value = "auto")]
     mode: Mode,
 
@@ -53,7 +55,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAME", value_parser = name::utf8())]
     netns: Option<String>,
 
-    /// Pull packets together that are to be copied but arrive in pieces
+    /// Pull packets together, at TC ingress, that are to be copied but arrive in pieces
     #[arg(long)]
     pull: bool,
 

@@ -27,7 +27,7 @@ Examples:
   nicctl attach eth0 --log && nicctl log eth0
   nicctl log --json")]
 pub(super) struct Args {
-    /// Interface to follow; all that are attached without
+    /// Interface to follow; all attached ones if there is none
     #[arg(value_name = "IFACE", value_parser = name::utf8())]
     interface: Option<String>,
 

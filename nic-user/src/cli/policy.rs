@@ -19,12 +19,12 @@ pub(super) struct PolicyArgs {
         value_parser = bytes::<{ CopyPolicy::RX_COPYBREAK_MAX }>)]
     rx_copybreak: Option<u16>,
 
-    /// Split off headers of up to N bytes, 0 to 2048 [default: 256]
+    /// Split off headers only if they are at most N bytes long, 0 to 2048 [default: 256]
     #[arg(long, value_name = "N", allow_negative_numbers = true,
         value_parser = bytes::<{ CopyPolicy::MAX_LINEAR_MAX }>)]
     max_linear: Option<u16>,
 
-    /// Copy only the headers of larger frames, and leave the payload in its page [default: on]
+    /// Split larger frames: copy their headers, and leave the payload in its page [default: on]
     #[arg(long, value_name = "on|off", hide_possible_values = true)]
     split: Option<Switch>,
 }

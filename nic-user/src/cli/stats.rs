@@ -25,7 +25,10 @@ const CLEAR: &str = "\x1b[H\x1b[2J";
 /// Without interfaces, all that nicctl is attached to. RX is counted by XDP, TX by TC egress,
 /// where super-packets count once. The lines below the table say what follows from the totals.
 ///
-/// If one of all attachments cannot be read, the others are shown, and the command fails.
+/// COPY, SPLIT and WHOLE count the verdicts of the copy policy: see `nicctl attach --help`.
+///
+/// Without interfaces, an attachment that cannot be read does not hide the others: it is reported
+/// after them, and the command fails.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
