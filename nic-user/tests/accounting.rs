@@ -259,7 +259,7 @@ fn watch_counters(host: &Host, done: &AtomicBool) -> usize {
     let mut readings = 0;
     let mut before = Vec::new();
     while !done.load(Ordering::Relaxed) {
-        let slot = Slot::existing(netns, host.ifindex()).unwrap().unwrap();
+        let slot = Slot::new(netns, host.ifindex());
         let now = Attachment::of(slot).unwrap().unwrap().read().unwrap();
         let now: Vec<u64> = [
             now.rx.iter().flat_map(|rx| [rx.packets(), rx.bytes, rx.header_bytes]).collect(),

@@ -258,7 +258,8 @@ fn big_tcp_is_segmented_for_native_xdp_and_merged_again_by_gro() {
     let merged = number(ingress, "/gro_segments") - number(ingress, "/gro_packets");
     assert_eq!(number(ingress, "/packets") + merged, number(rx, "/packets"), "{ingress}");
     assert!(number(ingress, "/paged_bytes") > number(ingress, "/linear_bytes"), "{ingress}");
-    let linear = ["linear_bytes", "linear_payload_bytes"].map(|n| number(ingress, &format!("/{n}")));
+    let linear =
+        ["linear_bytes", "linear_payload_bytes"].map(|n| number(ingress, &format!("/{n}")));
     assert!(linear[1] < linear[0], "{ingress}");
 }
 

@@ -67,13 +67,13 @@ struct Entry {
 
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     target::enter(args.netns.as_deref())?;
-    let slots = if args.all {
-        all()?
-    } else {
-        named(&args.interfaces, namespace::current_cookie()?)?
-    };
+    let slots =
+        if args.all { all()? } else { named(&args.interfaces, namespace::current_cookie()?)? };
     let interfaces = if args.dry_run {
-        slots.into_iter().map(|(name, slot)| entry(name, &slot, slot.exists())).collect()
+        slots
+            .into_iter()
+            .map(|(name, slot)| Ok(entry(name, &slot, slot.exists()?)))
+            .collect::<Result<_>>()?
     } else {
         detach(slots)?
     };
@@ -85,7 +85,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
 fn named(names: &[String], netns: u64) -> Result<Vec<(String, Slot)>> {
     let mut slots = target::slots(names, netns)?;
     for name in names {
-        for slot in target::stale(name, netns)? {
+        for slot in target::gone(name, netns)? {
             if slots.iter().all(|(_, known)| known.ifindex != slot.ifindex) {
                 slots.push((name.clone(), slot));
             }
@@ -102,16 +102,20 @@ fn all() -> Result<Vec<(String, Slot)>> {
     Ok(Slot::all()?.into_iter().map(|slot| (name(&slot), slot)).collect())
 }
 
+/// Detaches from all that it can, whatever becomes of the others; then reports the first failure.
 fn detach(slots: Vec<(String, Slot)>) -> Result<Vec<Entry>> {
+    if offload::existing_root()?.is_none() {
+        return Ok(slots.into_iter().map(|(name, slot)| entry(name, &slot, false)).collect());
+    }
     let lock = Lock::take(target::say_waiting)?;
-    slots
+    let results: Vec<Result<Entry>> = slots
         .into_iter()
-        .map(|(name, slot)| {
-            let was_attached = offload::detach(&lock, &slot)
-                .map_err(|error| error.while_doing(format!("detach from {name}")))?;
-            Ok(entry(name, &slot, was_attached))
+        .map(|(name, slot)| match offload::detach(&lock, &slot) {
+            Ok(was_attached) => Ok(entry(name, &slot, was_attached)),
+            Err(error) => Err(error.while_doing(format!("detach from {name}"))),
         })
-        .collect()
+        .collect();
+    results.into_iter().collect()
 }
 
 fn entry(name: String, slot: &Slot, was_attached: bool) -> Entry {

@@ -45,12 +45,15 @@ pub(super) fn slots(names: &[String], netns: u64) -> Result<Vec<(String, Slot)>>
         match interfaces(std::slice::from_ref(name)) {
             Ok((nics, _)) => {
                 for nic in nics {
-                    slots.push((nic.name().to_owned(), Slot::new(netns, nic.ifindex())?));
+                    slots.push((nic.name().to_owned(), Slot::new(netns, nic.ifindex())));
                 }
             }
             Err(error) if error.kind() == Kind::NotFound => {
                 let gone = gone(name, netns)?;
-                slots.push((name.clone(), gone.ok_or(error)?));
+                if gone.is_empty() {
+                    return Err(error);
+                }
+                slots.extend(gone.into_iter().map(|slot| (name.clone(), slot)));
             }
             Err(error) => return Err(error),
         }
@@ -58,18 +61,14 @@ pub(super) fn slots(names: &[String], netns: u64) -> Result<Vec<(String, Slot)>>
     Ok(slots)
 }
 
-fn gone(name: &str, netns: u64) -> Result<Option<Slot>> {
-    Ok(stale(name, netns)?.into_iter().next())
-}
-
-/// The slots of interfaces that are gone and were called `name` when nicctl attached to them.
-pub(super) fn stale(name: &str, netns: u64) -> Result<Vec<Slot>> {
+/// What is left of interfaces that are gone and were called `name` when nicctl attached to them.
+pub(super) fn gone(name: &str, netns: u64) -> Result<Vec<Slot>> {
     let was_called = |slot: &Slot| {
         matches!(Attachment::of(slot.clone()), Ok(Some(attachment))
             if attachment.is_stale() && attachment.recorded_name() == name)
     };
-    let slots = Slot::all()?.into_iter().filter(|slot| slot.netns == netns);
-    Ok(slots.filter(was_called).collect())
+    let here = Slot::all()?.into_iter().filter(|slot| slot.netns == netns);
+    Ok(here.filter(was_called).collect())
 }
 
 /// The error for an interface that nothing is attached to.

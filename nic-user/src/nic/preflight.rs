@@ -57,11 +57,15 @@ pub fn xdp_findings(nic: &Nic, wanted: XdpMode) -> Vec<Finding> {
 
 /// Whether a program that reads single buffers is too small for `nic`'s MTU in native mode.
 pub fn needs_frags(nic: &Nic) -> bool {
-    exceeded_limit(nic, Machine::current()).is_some()
+    exceeded_limit(nic).is_some()
 }
 
 /// The largest MTU for a program that reads single buffers, if `nic`'s is larger.
-fn exceeded_limit(nic: &Nic, machine: Machine) -> Option<u32> {
+pub fn exceeded_limit(nic: &Nic) -> Option<u32> {
+    exceeded_limit_on(nic, Machine::current())
+}
+
+fn exceeded_limit_on(nic: &Nic, machine: Machine) -> Option<u32> {
     let limit = known(nic).map_or(USUAL_MTU_LIMIT, |facts| facts.single_buffer_mtu);
     limit.bytes(machine.page_size).filter(|&limit| nic.mtu() > limit)
 }
@@ -103,6 +107,7 @@ fn native_findings(nic: &Nic, machine: Machine) -> Vec<Finding> {
     if let Some(facts) = known(nic) {
         findings.extend(facts.must_be_off.iter().filter_map(|name| offload_is_on(nic, name)));
         findings.extend(queue_finding(nic, facts.queues, machine));
+        findings.extend(facts.better_on.iter().filter_map(|name| offload_is_off(nic, name)));
         findings.extend(facts.warning.map(|warning| Finding {
             blocks: false,
             what: format!("{}: {warning}", described(nic)),
@@ -130,7 +135,7 @@ fn takes_frags(nic: &Nic, machine: Machine) -> bool {
 }
 
 fn mtu_finding(nic: &Nic, machine: Machine) -> Option<Finding> {
-    let limit = exceeded_limit(nic, machine)?;
+    let limit = exceeded_limit_on(nic, machine)?;
     if takes_frags(nic, machine) {
         return None;
     }
@@ -160,6 +165,19 @@ fn offload_is_on(nic: &Nic, feature: &str) -> Option<Finding> {
         format!("`ethtool -K {name} {short} off`")
     };
     Some(Finding { blocks: true, what: format!("{driver} can not run XDP with {feature} on"), fix })
+}
+
+fn offload_is_off(nic: &Nic, feature: &str) -> Option<Finding> {
+    nic.features.get(feature).filter(|feature| !feature.on)?;
+    let short = feature.strip_prefix("rx-").unwrap_or(feature);
+    Some(Finding {
+        blocks: false,
+        what: format!(
+            "{} has {feature} off: the stack gets every segment by itself",
+            described(nic)
+        ),
+        fix: format!("`ethtool -K {} {short} on`", nic.name()),
+    })
 }
 
 fn queue_finding(nic: &Nic, rule: QueueRule, machine: Machine) -> Option<Finding> {
@@ -269,6 +287,16 @@ mod tests {
     }
 
     #[test]
+    fn veth_is_told_that_it_starts_without_gro() {
+        let mut veth = nic("veth", 1500);
+        veth.features.insert("rx-gro".to_owned(), Feature { on: false, fixed: false });
+        let findings = findings_on(&veth, XdpMode::Native, MACHINE);
+        let gro = findings.iter().find(|finding| finding.what.contains("rx-gro")).unwrap();
+        assert!(!gro.blocks);
+        assert_eq!(gro.fix, "`ethtool -K eth0 gro on`");
+    }
+
+    #[test]
     fn a_fitting_interface_has_no_findings() {
         assert_eq!(native(&nic("igb", 1500), MACHINE), []);
         assert_eq!(native(&nic("some_new_driver", 1500), MACHINE), []);
@@ -287,10 +315,10 @@ mod tests {
     #[test]
     fn frags_lift_the_limit_where_the_kernel_has_them() {
         let ice = nic("ice", 9000);
-        assert_eq!(exceeded_limit(&ice, MACHINE), Some(3046));
+        assert_eq!(exceeded_limit_on(&ice, MACHINE), Some(3046));
         assert_eq!(native(&ice, MACHINE).len(), 1);
         let newer = Machine { kernel: KernelVersion(6, 3), ..MACHINE };
-        assert_eq!(exceeded_limit(&ice, newer), Some(3046));
+        assert_eq!(exceeded_limit_on(&ice, newer), Some(3046));
         assert_eq!(native(&ice, newer), []);
     }
 

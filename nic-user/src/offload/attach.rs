@@ -14,7 +14,7 @@ use aya::programs::{
 use nic_common::{policy::CopyPolicy, record::AttachRecord};
 
 use super::{
-    attachment::Attachment,
+    attachment::{self, Attachment},
     clsact, foreign,
     lock::Lock,
     object::{self, Build, EGRESS, INGRESS, Object, Parameters},
@@ -26,7 +26,10 @@ use crate::{
         self,
         link::{Links, XdpMode},
     },
-    nic::{Nic, namespace, preflight},
+    nic::{
+        Nic, namespace,
+        preflight::{self, Finding},
+    },
 };
 
 /// Which XDP mode is wanted.
@@ -73,19 +76,12 @@ pub struct Attached {
 
 /// What attaching would come to, as far as it can be told without trying.
 pub fn plan(nic: &Nic, options: &Options<'_>) -> Result<Attached> {
-    let slot = Slot::existing(namespace::current_cookie()?, nic.ifindex())?;
-    let current = match slot {
-        Some(slot) => Attachment::of(slot)?.filter(|attachment| !attachment.is_stale()),
-        None => None,
-    };
-    let mode = match (options.mode, &current) {
-        (ModeWanted::Only(mode), _) => mode,
-        (ModeWanted::Auto, Some(attachment)) => attachment.mode(),
-        (ModeWanted::Auto, None) => XdpMode::Native,
-    };
+    let slot = Slot::new(namespace::current_cookie()?, nic.ifindex());
+    let current = earlier(nic, slot)?.filter(|attachment| !attachment.is_stale());
     if current.is_none() {
         refuse_foreign(nic)?;
     }
+    let (mode, notes) = planned_mode(nic, options.mode, current.as_ref())?;
     let policy = match &current {
         Some(attachment) => attachment.policy()?,
         None => CopyPolicy::DEFAULT,
@@ -97,8 +93,28 @@ pub fn plan(nic: &Nic, options: &Options<'_>) -> Result<Attached> {
         build: builds(nic)[0],
         policy: (options.policy)(policy),
         upgraded: current.is_some(),
-        notes: preflight_notes(nic, mode, matches!(options.mode, ModeWanted::Only(_)))?,
+        notes,
     })
+}
+
+/// The mode to expect, and what to say about it.
+fn planned_mode(
+    nic: &Nic,
+    wanted: ModeWanted,
+    current: Option<&Attachment>,
+) -> Result<(XdpMode, Vec<String>)> {
+    let mode = match (wanted, current) {
+        (ModeWanted::Only(mode), _) => mode,
+        (ModeWanted::Auto, Some(attachment)) => attachment.mode(),
+        (ModeWanted::Auto, None) => XdpMode::Native,
+    };
+    match (blocked(nic, mode), wanted) {
+        (None, _) => Ok((mode, warnings(nic, mode).collect())),
+        (Some(reason), ModeWanted::Auto) => {
+            Ok((XdpMode::Generic, vec![format!("generic mode: {reason}")]))
+        }
+        (Some(reason), ModeWanted::Only(_)) => Err(in_attach(nic, reason)),
+    }
 }
 
 /// Attaches to `nic`, or replaces the programs that an earlier attach left there; counters go on.
@@ -109,15 +125,15 @@ pub fn plan(nic: &Nic, options: &Options<'_>) -> Result<Attached> {
 /// may have replaced some of the programs.
 pub fn attach(_lock: &Lock, nic: &Nic, options: &Options<'_>) -> Result<Attached> {
     slot::clear_staging()?;
-    let slot = Slot::new(namespace::current_cookie()?, nic.ifindex())?;
+    let slot = Slot::new(namespace::current_cookie()?, nic.ifindex());
     let mut notes = Vec::new();
-    match Attachment::of(slot.clone())? {
+    match earlier(nic, slot.clone())? {
         Some(attachment) if !attachment.is_stale() => {
             return upgrade(nic, options, &attachment).map_err(|error| in_attach(nic, error));
         }
         Some(_) => {
             slot.remove()?;
-            notes.push("pins of an interface that is gone were cleared away".to_owned());
+            notes.push("what was left of an earlier attachment was cleared away".to_owned());
         }
         None => {}
     }
@@ -136,6 +152,11 @@ pub fn attach(_lock: &Lock, nic: &Nic, options: &Options<'_>) -> Result<Attached
     }
 }
 
+/// What an earlier attach left on `nic`.
+fn earlier(nic: &Nic, slot: Slot) -> Result<Option<Attachment>> {
+    Attachment::of(slot).map_err(|error| in_attach(nic, error))
+}
+
 fn in_attach(nic: &Nic, error: Error) -> Error {
     error.while_doing(format!("attach to {}", nic.name()))
 }
@@ -152,14 +173,18 @@ fn refuse_foreign(nic: &Nic) -> Result<()> {
     }
 }
 
-/// What is known beforehand of XDP on this interface; an error if it cannot work in the only mode
-/// that is wanted.
-fn preflight_notes(nic: &Nic, mode: XdpMode, only: bool) -> Result<Vec<String>> {
-    let findings = preflight::xdp_findings(nic, mode);
-    if only && let Some(blocking) = findings.iter().find(|finding| finding.blocks) {
-        return Err(in_attach(nic, Error::failed(blocking.what.clone())).with_fix(&*blocking.fix));
-    }
-    Ok(findings.into_iter().map(|finding| finding.what).collect())
+/// The way out of what will make the kernel refuse this mode, if that is known beforehand.
+fn blocked(nic: &Nic, mode: XdpMode) -> Option<Error> {
+    let blocking = preflight::xdp_findings(nic, mode).into_iter().find(|finding| finding.blocks)?;
+    Some(Error::failed(blocking.what).with_fix(blocking.fix))
+}
+
+/// What to know of XDP in this mode although it works.
+fn warnings(nic: &Nic, mode: XdpMode) -> impl Iterator<Item = String> {
+    let findings = preflight::xdp_findings(nic, mode).into_iter();
+    findings
+        .filter(|finding| !finding.blocks)
+        .map(|Finding { what, fix, .. }| format!("{what}; {fix}"))
 }
 
 /// The builds to try, in this order.
@@ -180,6 +205,7 @@ impl Attaching<'_> {
         let mut object =
             Object::load(&parameters(self.nic, self.options, policy), Some(self.slot))?;
         let (link, mode, build) = self.attach_xdp(&mut object)?;
+        self.notes.extend(warnings(self.nic, mode));
         let mut record = record(self.nic, self.slot, self.options, mode, build);
         object.write_record(&record)?;
         pin_link(link, self.slot, slot::XDP_LINK)?;
@@ -203,7 +229,9 @@ impl Attaching<'_> {
     fn attach_xdp(&mut self, object: &mut Object) -> Result<(FdLink, XdpMode, Build)> {
         let native = match self.options.mode {
             ModeWanted::Only(mode) => {
-                preflight_notes(self.nic, mode, true)?;
+                if let Some(reason) = blocked(self.nic, mode) {
+                    return Err(reason);
+                }
                 let (link, build) = self.attach_xdp_as(object, mode)?;
                 return Ok((link, mode, build));
             }
@@ -222,6 +250,12 @@ impl Attaching<'_> {
     /// Attaches XDP in one mode, with the first build that the device takes.
     fn attach_xdp_as(&mut self, object: &mut Object, mode: XdpMode) -> Result<(FdLink, Build)> {
         let mut refusals = Vec::new();
+        if let Some(limit) = preflight::exceeded_limit(self.nic) {
+            self.notes.push(format!(
+                "frags build: MTU {} is more than a single buffer holds: {limit}",
+                self.nic.mtu()
+            ));
+        }
         for &build in builds(self.nic) {
             match link_xdp(object.xdp(build)?, self.nic, mode) {
                 Ok(link) => {
@@ -236,9 +270,8 @@ impl Attaching<'_> {
         }
         // The first is of the build that suits the interface best.
         let refused = refusals.swap_remove(0);
-        Err(match preflight::xdp_findings(self.nic, mode).into_iter().find(|f| f.blocks) {
-            Some(finding) => Error::new(refused.kind(), format!("{refused}; {}", finding.what))
-                .with_fix(finding.fix),
+        Err(match blocked(self.nic, mode) {
+            Some(reason) => reason.while_doing(refused),
             None => refused,
         })
     }
@@ -302,8 +335,23 @@ fn padded(text: &str) -> [u8; 16] {
 /// Puts new programs into the links of `attachment`. Each replacement is atomic: every frame meets
 /// the old program or the new one, and both count into the same maps.
 fn upgrade(nic: &Nic, options: &Options<'_>, attachment: &Attachment) -> Result<Attached> {
+    let before = attachment.policy()?;
+    let upgraded = replace(nic, options, attachment, (options.policy)(before));
+    if upgraded.is_err() {
+        // Loading has put the new one in force. The reason to fail is worth more than another.
+        let map = object::pinned_map(&attachment.slot().pin(slot::POLICY));
+        let _ = map.and_then(|map| attachment::set_policy(map, before));
+    }
+    upgraded
+}
+
+fn replace(
+    nic: &Nic,
+    options: &Options<'_>,
+    attachment: &Attachment,
+    policy: CopyPolicy,
+) -> Result<Attached> {
     let slot = attachment.slot();
-    let policy = (options.policy)(attachment.policy()?);
     let mut object = Object::load(&parameters(nic, options, policy), Some(slot))?;
     let mut attaching = Attaching { nic, options, slot, notes: Vec::new() };
     let (mode, build) = match options.mode {
@@ -329,6 +377,11 @@ fn upgrade(nic: &Nic, options: &Options<'_>, attachment: &Attachment) -> Result<
 impl Attaching<'_> {
     /// The kernel fixes the mode of a link, so another mode takes another link.
     fn change_mode(&mut self, object: &mut Object, old: XdpMode) -> Result<(XdpMode, Build)> {
+        if let ModeWanted::Only(mode) = self.options.mode
+            && let Some(reason) = blocked(self.nic, mode)
+        {
+            return Err(reason);
+        }
         self.slot.detach_link(slot::XDP_LINK)?;
         let changed = self.attach_xdp(object);
         let (link, mode, build) = match changed {

@@ -1,7 +1,6 @@
 //! What is attached to an interface, as found in its slot.
 
 use std::{
-    io,
     os::fd::AsFd,
     time::{Duration, SystemTime},
 };
@@ -14,7 +13,7 @@ use nic_common::{
 };
 
 use super::{
-    object,
+    bpffs, object,
     slot::{self, Slot},
     sys::{self, LinkState},
 };
@@ -49,11 +48,12 @@ impl Attachment {
     ///
     /// It was attached by a nicctl with other counters, or its pins cannot be read.
     pub fn of(slot: Slot) -> Result<Option<Self>> {
-        if !slot.exists() {
+        if !slot.exists()? {
             return Ok(None);
         }
         let record = match read_record(&slot) {
-            Err(_) if !slot.exists() => return Ok(None),
+            // It is being detached.
+            Err(_) if !slot.exists()? => return Ok(None),
             record => record?,
         };
         let xdp = sys::open_pin(&slot.pin(slot::XDP_LINK))
@@ -113,7 +113,7 @@ impl Attachment {
 
     /// The copy policy in force.
     pub fn policy(&self) -> Result<CopyPolicy> {
-        read_policy(&self.slot).map_err(|error| self.gone().unwrap_or(error))
+        read_policy(&self.slot)
     }
 
     /// Reads all counters.
@@ -133,21 +133,10 @@ impl Attachment {
         cpus: usize,
     ) -> Result<Vec<C>> {
         let path = self.slot.pin(pin);
-        let failed = |error: io::Error| {
-            let action =
-                format!("read counters of {}: {}", self.recorded_name(), path.display());
-            self.gone().unwrap_or_else(|| Error::io(action, &error))
-        };
-        let map = sys::open_pin(&path).map_err(failed)?;
-        sys::read_per_cpu(map.as_fd(), queues as usize, cpus).map_err(failed)
-    }
-}
-
-impl Attachment {
-    /// Why nothing can be read any more, if it was detached in the meantime.
-    fn gone(&self) -> Option<Error> {
-        let detached = || Error::not_found(format!("{} is detached", self.recorded_name()));
-        (!self.slot.exists()).then(detached)
+        let action = || format!("read counters of {}: {}", self.recorded_name(), path.display());
+        let map = sys::open_pin(&path).map_err(|error| bpffs::error(action(), &error))?;
+        sys::read_per_cpu(map.as_fd(), queues as usize, cpus)
+            .map_err(|error| Error::io(action(), &error))
     }
 }
 

@@ -179,8 +179,8 @@ pub fn assert_adds_up(stats: &Value) {
     let total = &stats["total"];
     for side in ["rx", "ingress", "tx"] {
         for (name, value) in total[side].as_object().unwrap() {
-            let (Some(sum), "packets" | "bytes" | "header_bytes" | "copy" | "split" | "whole")
-                = (value.as_u64(), name.as_str())
+            let (Some(sum), "packets" | "bytes" | "header_bytes" | "copy" | "split" | "whole") =
+                (value.as_u64(), name.as_str())
             else {
                 continue;
             };
