@@ -85,8 +85,9 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
 fn named(names: &[String], netns: u64) -> Result<Vec<(String, Slot)>> {
     let mut slots = target::slots(names, netns)?;
     for name in names {
-        for slot in target::gone(name, netns)? {
-            if slots.iter().all(|(_, known)| known.ifindex != slot.ifindex) {
+        let recorded = target::recorded(name, netns)?.into_iter();
+        for slot in recorded.filter(Attachment::is_stale).map(|gone| gone.slot().clone()) {
+            if slots.iter().all(|(_, known)| *known != slot) {
                 slots.push((name.clone(), slot));
             }
         }

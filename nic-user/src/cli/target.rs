@@ -49,11 +49,11 @@ pub(super) fn slots(names: &[String], netns: u64) -> Result<Vec<(String, Slot)>>
                 }
             }
             Err(error) if error.kind() == Kind::NotFound => {
-                let gone = gone(name, netns)?;
-                if gone.is_empty() {
+                let recorded = recorded(name, netns)?;
+                if recorded.is_empty() {
                     return Err(error);
                 }
-                slots.extend(gone.into_iter().map(|slot| (name.clone(), slot)));
+                slots.extend(recorded.iter().map(|found| (name.clone(), found.slot().clone())));
             }
             Err(error) => return Err(error),
         }
@@ -61,14 +61,11 @@ pub(super) fn slots(names: &[String], netns: u64) -> Result<Vec<(String, Slot)>>
     Ok(slots)
 }
 
-/// What is left of interfaces that are gone and were called `name` when nicctl attached to them.
-pub(super) fn gone(name: &str, netns: u64) -> Result<Vec<Slot>> {
-    let was_called = |slot: &Slot| {
-        matches!(Attachment::of(slot.clone()), Ok(Some(attachment))
-            if attachment.is_stale() && attachment.recorded_name() == name)
-    };
+/// What was attached to interfaces that were called `name` then.
+pub(super) fn recorded(name: &str, netns: u64) -> Result<Vec<Attachment>> {
     let here = Slot::all()?.into_iter().filter(|slot| slot.netns == netns);
-    Ok(here.filter(was_called).collect())
+    let attachments = here.filter_map(|slot| Attachment::of(slot).ok().flatten());
+    Ok(attachments.filter(|attachment| attachment.recorded_name() == name).collect())
 }
 
 /// The error for an interface that nothing is attached to.
