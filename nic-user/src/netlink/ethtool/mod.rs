@@ -9,6 +9,7 @@ pub mod parameter;
 pub mod pause;
 pub mod private_flags;
 pub mod rings;
+pub mod rss;
 
 use super::Result;
 use super::generic::{self, Family};
