@@ -7,7 +7,10 @@ use serde::Serialize;
 
 use super::Shown;
 use crate::{
-    netlink::{ethtool_ioctl::DriverInfo, netdev::page_pool},
+    netlink::{
+        ethtool_ioctl::DriverInfo,
+        netdev::{page_pool, queue},
+    },
     nic::{
         copybreak::{self, State},
         setting::{self, Access, Group, Key, Value},
@@ -224,11 +227,18 @@ impl From<&setting::Setting> for Setting {
     }
 }
 
+const fn direction(direction: queue::Direction) -> &'static str {
+    match direction {
+        queue::Direction::Rx => "rx",
+        queue::Direction::Tx => "tx",
+    }
+}
+
 impl From<&QueuePath> for Queue {
     fn from(path: &QueuePath) -> Self {
         let interrupt = path.interrupt.as_ref();
         Self {
-            direction: path.queue.direction.name(),
+            direction: direction(path.queue.direction),
             number: path.queue.number,
             napi: path.napi,
             thread: path.thread,

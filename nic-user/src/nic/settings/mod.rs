@@ -3,10 +3,11 @@
 
 mod copybreak;
 mod ethtool;
-pub mod features;
+mod features;
 mod irq;
 mod link;
 mod napi;
+mod rss;
 mod steering;
 
 use std::collections::BTreeMap;
@@ -22,11 +23,28 @@ use crate::netlink::ethtool::channels::Channel;
 use crate::netlink::ethtool::coalesce::Coalesce;
 use crate::netlink::ethtool::pause::Pause;
 use crate::netlink::ethtool::rings::Ring;
-use crate::netlink::link::Links;
+use crate::netlink::ethtool_ioctl::EthtoolIoctl;
+use crate::netlink::ethtool_ioctl::rules::Rule;
+use crate::netlink::link::{LinkInfo, Links};
 use crate::netlink::netdev::Netdev;
 use crate::netlink::netdev::napi::Napi;
 use crate::netlink::netdev::page_pool::PagePool;
 use crate::netlink::netdev::queue::{Queue, QueueId};
+
+/// Groups that are read through netlink's ethtool family or the ioctl.
+const BY_ETHTOOL: [Group; 8] = [
+    Group::Ring,
+    Group::Channels,
+    Group::Coalesce,
+    Group::Feature,
+    Group::Copybreak,
+    Group::PrivateFlag,
+    Group::Pause,
+    Group::Rss,
+];
+
+/// Groups that are read from sysfs and procfs.
+const BY_SYSFS: [Group; 4] = [Group::Napi, Group::Rps, Group::Xps, Group::Irq];
 
 /// The queues that the kernel lists.
 type Queues = BTreeMap<QueueId, Queue>;
@@ -43,6 +61,8 @@ pub struct Survey {
     pub queues: Vec<QueuePath>,
     /// Its page pools. Since Linux 6.8.
     pub page_pools: Vec<PagePool>,
+    /// Rules that send flows to queues (`ethtool -n`).
+    pub rules: Vec<Rule>,
     /// The NUMA node of its device.
     pub node: Option<u32>,
     /// What could not be read, and why.
@@ -58,13 +78,17 @@ pub fn read(nic: &Nic) -> Result<Settings> {
     survey(nic).map(|survey| survey.settings)
 }
 
+/// The settings of one group that `nic` has now: see [`read`].
+pub fn read_group(nic: &Nic, group: Group) -> Result<Settings> {
+    let mut reader = Reader { nic, only: Some(group), survey: Survey::default() };
+    reader.settings()?;
+    Ok(reader.survey.settings)
+}
+
 /// Everything about `nic` as it is now: see [`read`].
 pub fn survey(nic: &Nic) -> Result<Survey> {
-    let mut reader = Reader { nic, survey: Survey::default() };
-    reader.link()?;
-    reader.ethtool()?;
-    let (queues, napis) = reader.netdev()?;
-    reader.sysfs(&queues, &napis)?;
+    let mut reader = Reader { nic, only: None, survey: Survey::default() };
+    reader.settings()?;
     Ok(reader.survey)
 }
 
@@ -89,8 +113,8 @@ pub fn write(
         Group::Pause => ethtool::write::<Pause>(nic.ifindex(), changes),
         Group::Feature => features::write(nic.ifindex(), changes),
         Group::PrivateFlag => ethtool::write_private_flags(nic.ifindex(), changes),
-        Group::Copybreak => copybreak::write(nic, changes),
-        Group::Rss => Err(netlink::Error::from_errno(libc::EOPNOTSUPP)),
+        Group::Copybreak => copybreak::write(nic.name(), changes),
+        Group::Rss => rss::write(nic.name(), changes),
         Group::Link => link::write(nic.ifindex(), changes),
         Group::Napi => napi::write(nic, changes),
         Group::Rps | Group::Xps => steering::write(nic, group, changes),
@@ -100,31 +124,61 @@ pub fn write(
 
 struct Reader<'a> {
     nic: &'a Nic,
+    /// The only group to read; without, everything is.
+    only: Option<Group>,
     survey: Survey,
 }
 
 impl Reader<'_> {
-    fn link(&mut self) -> Result<()> {
-        let name = self.nic.name();
-        let link = Links::open().and_then(|mut links| links.by_index(self.nic.ifindex()));
-        let link = link.map_err(|error| error.while_doing(format_args!("read {name}")))?;
-        self.add(Group::Link, Ok(link::read(&link)))
+    fn settings(&mut self) -> Result<()> {
+        if self.wants(&[Group::Link]) {
+            self.link()?;
+        }
+        if self.wants(&BY_ETHTOOL) {
+            self.ethtool()?;
+        }
+        if self.wants(&BY_SYSFS) {
+            let napis = self.netdev()?;
+            self.sysfs(&napis.0, &napis.1)?;
+        }
+        Ok(())
     }
 
+    fn wants(&self, groups: &[Group]) -> bool {
+        self.only.is_none_or(|only| groups.contains(&only))
+    }
+
+    fn link(&mut self) -> Result<()> {
+        let link = self.current_link()?;
+        self.add(Group::Link, || Ok(link::read(&link)))
+    }
+
+    /// Before Linux 5.6, there is only the ioctl.
     fn ethtool(&mut self) -> Result<()> {
-        let mut ethtool = match Ethtool::open() {
-            Ok(ethtool) => ethtool,
-            // Before Linux 5.6.
+        let (name, ifindex) = (self.nic.name(), self.nic.ifindex());
+        let mut netlink = match Ethtool::open() {
+            Ok(netlink) => Some(netlink),
+            Err(error) => self.note("ethtool", &error).map(|()| None)?,
+        };
+        if let Some(ethtool) = &mut netlink {
+            self.add(Group::Ring, || ethtool::read::<Ring>(ethtool, ifindex))?;
+            self.add(Group::Channels, || ethtool::read::<Channel>(ethtool, ifindex))?;
+            self.add(Group::Coalesce, || ethtool::read::<Coalesce>(ethtool, ifindex))?;
+            self.add(Group::Pause, || ethtool::read::<Pause>(ethtool, ifindex))?;
+            self.add(Group::Feature, || features::read(ethtool, ifindex))?;
+            self.add(Group::PrivateFlag, || ethtool::read_private_flags(ethtool, ifindex))?;
+        }
+        let ioctl = match EthtoolIoctl::open() {
+            Ok(ioctl) => ioctl,
             Err(error) => return self.note("ethtool", &error),
         };
-        let ifindex = self.nic.ifindex();
-        self.add(Group::Ring, ethtool::read::<Ring>(&mut ethtool, ifindex))?;
-        self.add(Group::Channels, ethtool::read::<Channel>(&mut ethtool, ifindex))?;
-        self.add(Group::Coalesce, ethtool::read::<Coalesce>(&mut ethtool, ifindex))?;
-        self.add(Group::Pause, ethtool::read::<Pause>(&mut ethtool, ifindex))?;
-        self.add(Group::Feature, features::read(&mut ethtool, ifindex))?;
-        self.add(Group::PrivateFlag, ethtool::read_private_flags(&mut ethtool, ifindex))?;
-        self.add(Group::Copybreak, copybreak::read(self.nic))
+        let driver = self.nic.driver_name();
+        self.add(Group::Copybreak, || copybreak::read(&ioctl, name, driver))?;
+        self.add(Group::Rss, || rss::read(&ioctl, netlink.as_mut(), name, ifindex))?;
+        if self.only.is_none() {
+            self.survey.rules = self.supported("flow rules", ioctl.rules(name))?;
+        }
+        Ok(())
     }
 
     fn netdev(&mut self) -> Result<(Queues, Vec<Napi>)> {
@@ -133,10 +187,12 @@ impl Reader<'_> {
             return Ok(Default::default());
         };
         let ifindex = self.nic.ifindex();
-        let queues = self.supported("queues", netdev.queues(ifindex))?;
         let napis = self.supported("NAPIs", netdev.napis(ifindex))?;
+        if self.only.is_some() {
+            return Ok((Queues::new(), napis));
+        }
         self.survey.page_pools = self.supported("page pools", netdev.page_pools(ifindex))?;
-        Ok((queues, napis))
+        Ok((self.supported("queues", netdev.queues(ifindex))?, napis))
     }
 
     fn sysfs(&mut self, queues: &Queues, napis: &[Napi]) -> Result<()> {
@@ -144,20 +200,25 @@ impl Reader<'_> {
             Ok(sysfs) => sysfs,
             Err(error) => return self.note("sysfs", &error.into()),
         };
-        self.add(Group::Napi, Ok(napi::read(&sysfs, napis)))?;
-        self.add(Group::Rps, Ok(steering::read(&sysfs, Group::Rps)))?;
-        self.add(Group::Xps, Ok(steering::read(&sysfs, Group::Xps)))?;
-        let devices = sysfs.devices();
-        let interrupts = interrupts::read(&devices, napis.iter().filter_map(|napi| napi.irq));
-        self.add(Group::Irq, Ok(irq::read(&interrupts)))?;
-        self.survey.node = interrupts::node(&devices);
-        self.survey.queues = topology::paths(self.nic.name(), &sysfs, queues, napis, &interrupts);
+        self.add(Group::Napi, || Ok(napi::read(&sysfs, napis)))?;
+        self.add(Group::Rps, || Ok(steering::read(&sysfs, Group::Rps)))?;
+        self.add(Group::Xps, || Ok(steering::read(&sysfs, Group::Xps)))?;
+        if self.wants(&[Group::Irq]) {
+            let devices = sysfs.devices();
+            let interrupts = interrupts::read(&devices, napis.iter().filter_map(|napi| napi.irq));
+            self.add(Group::Irq, || Ok(irq::read(&interrupts)))?;
+            self.survey.node = interrupts::node(&devices);
+            let name = self.nic.name();
+            self.survey.queues = topology::paths(name, &sysfs, queues, napis, &interrupts);
+        }
         Ok(())
     }
 
-    fn add(&mut self, group: Group, read: netlink::Result<Named>) -> Result<()> {
-        for (name, setting) in self.supported(group.name(), read)? {
-            self.survey.settings.insert(Key { group, name }, setting);
+    fn add(&mut self, group: Group, read: impl FnOnce() -> netlink::Result<Named>) -> Result<()> {
+        if self.wants(&[group]) {
+            for (name, setting) in self.supported(group.name(), read())? {
+                self.survey.settings.insert(Key { group, name }, setting);
+            }
         }
         Ok(())
     }
@@ -175,19 +236,18 @@ impl Reader<'_> {
     fn note(&mut self, what: &str, error: &netlink::Error) -> Result<()> {
         // The driver of a device in reset answers so, too.
         if error.errno == libc::ENODEV {
-            self.check_that_it_is_there()?;
+            self.current_link()?;
         }
         self.survey.notes.push(format!("{what}: {error}"));
         Ok(())
     }
 
-    fn check_that_it_is_there(&self) -> Result<()> {
-        let gone = |error: netlink::Error| match error.errno {
+    fn current_link(&self) -> Result<LinkInfo> {
+        let link = Links::open().and_then(|mut links| links.by_index(self.nic.ifindex()));
+        link.map_err(|error| match error.errno {
             libc::ENODEV => Error::not_found(format!("{} is gone", self.nic.name())),
             _ => error.while_doing(format_args!("read {}", self.nic.name())),
-        };
-        Links::open().and_then(|mut links| links.by_index(self.nic.ifindex())).map_err(gone)?;
-        Ok(())
+        })
     }
 }
 
