@@ -193,6 +193,7 @@ fn write_copybreak(out: &mut dyn Write, style: Style, shown: &Shown) -> io::Resu
             _ => format!("rx {}, fixed", rx.value),
         },
         (State::None, _) => "none".to_owned(),
+        _ if driver.is_empty() => "none".to_owned(),
         _ => format!("not tunable, and what {driver} copies is not known"),
     };
     if let Some(note) = note {
