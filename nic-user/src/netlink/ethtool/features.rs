@@ -52,6 +52,11 @@ impl Feature {
             _ => FeatureState::AsWanted,
         }
     }
+
+    /// Whether it can not be changed; `ethtool -k` shows it as `[fixed]`.
+    pub const fn is_fixed(self) -> bool {
+        !self.changeable || self.never_changes
+    }
 }
 
 /// Features by the kernel's name for them: `rx-gro`, `tx-tcp-segmentation`, ...
