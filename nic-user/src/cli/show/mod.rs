@@ -17,9 +17,9 @@ use crate::{
     report::{json, style::Style},
 };
 
-/// Show everything that an interface has: settings with their limits, and who serves its queues
+/// Show the settings of an interface, with limits and defaults
 ///
-/// A setting is called GROUP.NAME, with the name that ethtool or ip has for it. What the device or
+/// Below them comes what serves each of its queues: NAPI, interrupt, CPUs, NUMA nodes. A setting is called GROUP.NAME, with the name that ethtool or ip has for it. What the device or
 /// its driver does not have is not listed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
