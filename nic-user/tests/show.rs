@@ -243,7 +243,10 @@ fn a_tap_is_shown_as_ip_ethtool_and_sysfs_show_it() {
     compare_features(host, tap::NAME, &document);
     compare_with_sysfs(host, tap::NAME, &document);
     let settings = &document["settings"];
-    assert!(settings.get("channels").is_none());
+    // Older kernels have none for it, which ethtool takes for an error.
+    if let Some(channels) = settings.get("channels") {
+        compare_numbers(host, "-l", tap::NAME, channels, &CHANNELS);
+    }
     compare_numbers(host, "-c", tap::NAME, &settings["coalesce"], &COALESCE);
 }
 
@@ -267,7 +270,8 @@ fn what_is_written_is_read() {
     let tap = Tap::new(lab.a());
     let veth = lab.a().ifindex();
     let number = |number: u64| Value::from(number);
-    let cases: &[(u32, Group, &[(&str, Value)])] = &[
+    type Changes<'a> = &'a [(&'a str, Value)];
+    let cases: &[(u32, Group, Changes<'_>)] = &[
         (veth, Group::Link, &[("mtu", number(1400)), ("gso-max-segs", number(60))]),
         // The first overwrites the second, if it comes after it.
         (

@@ -14,6 +14,7 @@ use crate::{
     },
     report::{
         WIDTH,
+        cell::cell,
         style::Style,
         table::{Align, Table},
     },
@@ -73,7 +74,7 @@ fn shorten_names(rows: &mut [[String; 8]]) {
     let others: usize = columns.map(|(column, title)| width(column, title)).sum();
     let room = WIDTH.saturating_sub(others);
     for [_, _, _, name, ..] in rows {
-        *name = shortened(name, room);
+        *name = cell(name, room);
     }
 }
 
@@ -150,8 +151,8 @@ fn line(directions: &'static str, path: &QueuePath, settings: &Settings) -> Line
             number_or_dash(path.napi),
             number_or_dash(interrupt.map(|interrupt| interrupt.number)),
             or_dash(interrupt.and_then(|interrupt| interrupt.name.split('@').next())),
-            shortened(&or_dash(interrupt.map(|interrupt| interrupt.cpus())), MAX_LIST),
-            shortened(&or_dash(Some(nodes.join(",").as_str())), MAX_LIST),
+            cell(&or_dash(interrupt.map(|interrupt| interrupt.cpus())), MAX_LIST),
+            cell(&or_dash(Some(nodes.join(",").as_str())), MAX_LIST),
             steering(Group::Rps, "rx"),
             steering(Group::Xps, "tx"),
         ],
@@ -167,17 +168,10 @@ fn or_dash(text: Option<&str>) -> String {
     text.filter(|text| !text.is_empty()).map_or_else(dash, str::to_owned)
 }
 
-fn shortened(text: &str, columns: usize) -> String {
-    if text.chars().count() <= columns {
-        return text.to_owned();
-    }
-    text.chars().take(columns.saturating_sub(1)).chain(['…']).collect()
-}
-
 /// The CPUs of a mask as a list.
 fn cpus_of(mask: Option<&Value>) -> String {
     let Some(Value::Text(mask)) = mask else { return dash() };
-    shortened(&or_dash(Some(&list(&cpus_in(mask)))), MAX_LIST)
+    cell(&or_dash(Some(&list(&cpus_in(mask)))), MAX_LIST)
 }
 
 /// The CPUs in a mask as sysfs has it: hexadecimal words of 32 CPUs, the last ones first.
