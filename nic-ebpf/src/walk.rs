@@ -92,14 +92,23 @@ fn step<C: LoadBytes>(ctx: C, len: u32, walk: *mut Walk) -> u64 {
     }
 }
 
+/// `value`, as something that the compiler knows nothing about, unlike the verifier.
+#[inline(always)]
+fn opaque(mut value: u32) -> u32 {
+    // SAFETY: a register moved to itself.
+    unsafe { core::arch::asm!("{0} = {0}", inout(reg) value, options(pure, nomem, nostack)) };
+    value
+}
+
 #[inline(always)]
 fn walk<C: Walkable>(ctx: C, len: u32, info: *mut HeaderInfo) -> u64 {
     let frame = Loaded { ctx, len };
     let mut walk = Walk::start(&frame);
-    for _ in 0..Walk::MAX_STEPS {
-        if ctx.step(len, &mut walk) == 0 {
-            break;
-        }
+    let mut steps = 0;
+    while steps < Walk::MAX_STEPS && ctx.step(len, &mut walk) != 0 {
+        // Unrolled, there would be a call for every step, and the verifier of Linux 7 looks through
+        // the function called again for every call (`analyze_subprog`, kernel/bpf/liveness.c).
+        steps = opaque(steps + 1);
     }
     // SAFETY: the verifier lets only a whole `HeaderInfo` or null be passed.
     if let Some(info) = unsafe { info.as_mut() } {

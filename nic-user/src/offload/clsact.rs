@@ -25,6 +25,9 @@ use crate::{
 
 /// In front of filters whose priority the kernel chose (from 49152 down).
 const PRIORITY: u16 = 0x6e63;
+/// What to do where the kernel does not know the qdisc.
+const MISSING: &str = "before Linux 6.6 it takes the modules sch_ingress and cls_bpf: \
+                       `modprobe -a sch_ingress cls_bpf`";
 const HANDLE: TcHandle = TcHandle::new(0, 1);
 
 const HOOKS: [(&str, TcAttachType); 2] =
@@ -37,7 +40,11 @@ pub fn attach(object: &mut Object, nic: &Nic, record: &mut AttachRecord) -> Resu
     if !replace {
         record.options |= AttachRecord::CLSACT | AttachRecord::OWN_QDISC;
         object.write_record(record)?;
-        let failed = |error: crate::netlink::Error| error.while_doing(action("make clsact qdisc"));
+        let failed = |error: crate::netlink::Error| {
+            let unknown = error.errno == libc::ENOENT;
+            let error = error.while_doing(action("make clsact qdisc"));
+            if unknown { error.with_fix(MISSING) } else { error }
+        };
         if !Clsact::open().map_err(failed)?.add(nic.ifindex()).map_err(failed)? {
             record.options &= !AttachRecord::OWN_QDISC;
             object.write_record(record)?;
