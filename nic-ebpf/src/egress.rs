@@ -1,8 +1,6 @@
 //! TC egress: what the stack sends, before segmentation.
 
-use aya_ebpf::{
-    bindings::__sk_buff, helpers::generated::bpf_get_hash_recalc, programs::TcContext,
-};
+use aya_ebpf::{bindings::__sk_buff, helpers::generated::bpf_get_hash_recalc, programs::TcContext};
 use nic_common::headers::{HeaderInfo, protocol};
 
 use crate::{maps, packet::Direct, walk::Walkable};

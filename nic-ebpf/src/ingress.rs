@@ -3,11 +3,7 @@
 use aya_ebpf::{bindings::__sk_buff, programs::TcContext};
 use nic_common::{headers::HeaderInfo, metadata::Metadata, policy::Verdict};
 
-use crate::{
-    maps,
-    packet::Direct,
-    walk::Walkable,
-};
+use crate::{maps, packet::Direct, walk::Walkable};
 
 /// Counts one packet, and pulls it together if that is what the policy says.
 #[inline(always)]
@@ -55,7 +51,9 @@ fn header_len_and_verdict(
     metadata: Option<Metadata>,
 ) -> (u32, Verdict) {
     // The stack takes a VLAN tag out of the packet on the way from XDP to here (`skb_vlan_untag`).
-    if skb.vlan_present == 0 && let Some(metadata) = metadata {
+    if skb.vlan_present == 0
+        && let Some(metadata) = metadata
+    {
         // GRO made one packet of many that were each below the copybreak.
         let verdict = if skb.gso_size > 0 { Verdict::Whole } else { metadata.verdict };
         return (metadata.headers.header_len, verdict);

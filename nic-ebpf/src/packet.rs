@@ -4,8 +4,8 @@ use core::mem::MaybeUninit;
 
 use aya_ebpf::{
     EbpfContext,
-    cty::{c_long, c_void},
     bindings::{__sk_buff, xdp_md},
+    cty::{c_long, c_void},
     helpers::generated::{bpf_skb_load_bytes, bpf_xdp_get_buff_len, bpf_xdp_load_bytes},
     programs::{TcContext, XdpContext},
 };

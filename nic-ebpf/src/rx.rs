@@ -73,8 +73,7 @@ fn count_flags(
     let flags = info.flags;
     counters.vlan += u64::from(flags.any(Flags::VLAN));
     counters.tunnelled += u64::from(flags.any(Flags::TUNNEL));
-    counters.fragments +=
-        u64::from(flags.any(Flags::FIRST_FRAGMENT.with(Flags::LATER_FRAGMENT)));
+    counters.fragments += u64::from(flags.any(Flags::FIRST_FRAGMENT.with(Flags::LATER_FRAGMENT)));
     counters.unparsed += u64::from(flags.any(Flags::UNPARSED));
     if flags.any(Flags::MALFORMED) {
         counters.malformed += 1;

@@ -19,6 +19,10 @@ use clap::Parser;
 enum Task {
     Setup(setup::Args),
     BuildEbpf(build_ebpf::Args),
+    /// Check everything: format, lints, the committed kernel object, and all tests.
+    ///
+    /// Sets up what it needs. Tests that need root skip themselves without it. Ends with one line:
+    /// N passed, N failed, N skipped.
     Test,
     Fuzz(fuzz::Args),
     Demo(demo::Args),
@@ -29,7 +33,7 @@ fn main() -> ExitCode {
     let result = match Task::parse() {
         Task::Setup(args) => setup::run(&args),
         Task::BuildEbpf(args) => build_ebpf::run(&args),
-        Task::Test => test::run(),
+        Task::Test => return test::run(),
         Task::Fuzz(args) => fuzz::run(&args),
         Task::Demo(args) => demo::run(&args),
         Task::Bench(args) => bench::run(&args),

@@ -128,7 +128,7 @@ fn has_rustc() -> Result<bool> {
     Ok(toolchain.pinned || toolchain.has_linker() || find("rustup").is_none())
 }
 
-/// The pinned rustc by rustup; where that cannot be, the newest one that Debian has.
+/// The pinned rustc by rustup; where that cannot be, the one that Debian builds browsers with.
 fn install_rustc() -> Result<()> {
     let version = pinned_version()?;
     if find("rustup").is_none() {
@@ -143,6 +143,9 @@ fn install_rustc() -> Result<()> {
             Ok(()) => return Ok(()),
             Err(error) => println!("{error:#}; taking the distribution's rustc"),
         }
+    }
+    if Toolchain::find()?.is_some() {
+        return Ok(());
     }
     install_packages(&["rustc-web", "cargo-web", "rust-web-src"])
 }

@@ -4,16 +4,16 @@ mod tally;
 
 use std::{
     io::{BufRead, BufReader},
-    process::{Command, Stdio},
+    process::{Command, ExitCode, Stdio},
     time::Instant,
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Error, Result};
 
 use self::tally::{Output, Tally};
 use crate::{
     build_ebpf::{self, Check},
-    process::{cargo, cargo_as_root, is_root, root, run as run_command, succeeds},
+    process::{cargo, cargo_as_root, is_root, run as run_command, succeeds},
     setup,
     toolchain::Toolchain,
 };
@@ -24,52 +24,56 @@ struct Step {
     run: fn() -> Result<Tally>,
 }
 
-const STEPS: [Step; 6] = [
+const STEPS: [Step; 7] = [
     Step { name: "setup", run: || setup::for_tests().map(|()| Tally::default()) },
     Step { name: "format", run: format },
     Step { name: "clippy", run: clippy },
     Step { name: "clippy of the kernel programs", run: clippy_ebpf },
+    Step { name: "clippy of the fuzz target", run: clippy_fuzz },
     Step { name: "committed kernel object", run: committed_object },
     Step { name: "tests", run: tests },
 ];
 
-/// Runs the subcommand. A failed step does not keep the others from running.
-pub fn run() -> Result<()> {
+/// Runs the subcommand. A failed step does not keep the others from running; the sum is the last
+/// line of all.
+pub fn run() -> ExitCode {
     let mut total = Tally::default();
     for step in &STEPS {
         println!("== {}", step.name);
         let start = Instant::now();
-        let tally = (step.run)().unwrap_or_else(|error| {
-            println!("error: {error:#}");
-            Tally::FAILED
-        });
+        let tally = (step.run)().unwrap_or_else(|error| failed(&error));
         let verdict = if tally.failed == 0 { "ok" } else { "FAILED" };
         println!("== {}: {verdict}, {:.1} s\n", step.name, start.elapsed().as_secs_f32());
         total.add(tally);
     }
     println!("{total}");
-    if total.failed > 0 {
-        bail!("not everything passed");
-    }
-    Ok(())
+    if total.failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// The workspaces that do not belong to the main one.
-const OTHER_WORKSPACES: [&str; 2] = ["nic-ebpf/Cargo.toml", "nic-common/fuzz/Cargo.toml"];
+const WORKSPACES: [&str; 3] = ["Cargo.toml", "nic-ebpf/Cargo.toml", "nic-common/fuzz/Cargo.toml"];
 
 fn format() -> Result<Tally> {
-    run_command(cargo().args(["fmt", "--all", "--check"]))?;
-    for manifest in OTHER_WORKSPACES {
-        run_command(
-            cargo().args(["fmt", "--check", "--manifest-path"]).arg(root().join(manifest)),
-        )?;
+    let mut tally = Tally::default();
+    for manifest in WORKSPACES {
+        let mut fmt = cargo();
+        let formatted =
+            run_command(fmt.args(["fmt", "--all", "--check", "--manifest-path", manifest]));
+        tally.add(formatted.map_or_else(|error| failed(&error), |()| Tally::PASSED));
     }
-    Ok(Tally::PASSED)
+    Ok(tally)
 }
 
 fn clippy() -> Result<Tally> {
     let all = ["clippy", "--quiet", "--locked", "--workspace", "--all-targets"];
     run_command(cargo().args(all).args(["--", "--deny", "warnings"]))?;
+    Ok(Tally::PASSED)
+}
+
+fn clippy_fuzz() -> Result<Tally> {
+    let fuzz = ["--manifest-path", "nic-common/fuzz/Cargo.toml", "--no-default-features"];
+    let mut clippy = cargo();
+    clippy.args(["clippy", "--quiet", "--locked", "--target-dir", "target/fuzz"]);
+    run_command(clippy.args(fuzz).args(["--", "--deny", "warnings"]))?;
     Ok(Tally::PASSED)
 }
 
@@ -87,6 +91,11 @@ fn committed_object() -> Result<Tally> {
         Check::Same => Tally::PASSED,
         Check::Skipped(why) => skipped(&why),
     })
+}
+
+fn failed(error: &Error) -> Tally {
+    println!("error: {error:#}");
+    Tally::FAILED
 }
 
 fn skipped(why: &str) -> Tally {

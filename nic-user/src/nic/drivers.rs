@@ -95,6 +95,8 @@ pub struct DriverFacts {
     pub frags_since: Option<KernelVersion>,
     /// Offloads that must be off, by the kernel's name for them.
     pub must_be_off: &'static [&'static str],
+    /// Features that the driver starts with off, to the harm of what comes behind XDP.
+    pub better_on: &'static [&'static str],
     /// What it wants of its queues.
     pub queues: QueueRule,
     /// What else a user should know before attaching.
@@ -110,6 +112,7 @@ pub fn facts(driver: &str) -> Option<&'static DriverFacts> {
 
 const LRO: &str = "rx-lro";
 const GRO_HW: &str = "rx-gro-hw";
+const GRO: &str = "rx-gro";
 
 const fn v(major: u16, minor: u16) -> Option<KernelVersion> {
     Some(KernelVersion(major, minor))
@@ -122,6 +125,7 @@ const PLAIN: DriverFacts = DriverFacts {
     single_buffer_mtu: MtuLimit::None,
     frags_since: None,
     must_be_off: &[],
+    better_on: &[],
     queues: QueueRule::None,
     warning: None,
     source: "",
@@ -139,6 +143,7 @@ pub const DRIVERS: &[DriverFacts] = &[
         // 256 headroom, 320 skb_shared_info, 14 Ethernet header.
         single_buffer_mtu: MtuLimit::PageLess(590),
         frags_since: v(5, 18),
+        better_on: &[GRO],
         warning: Some(
             "its peer loses segmentation offload while a native program is attached; bulk TCP \
              through it gets several times slower",

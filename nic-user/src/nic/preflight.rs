@@ -103,6 +103,7 @@ fn native_findings(nic: &Nic, machine: Machine) -> Vec<Finding> {
     if let Some(facts) = known(nic) {
         findings.extend(facts.must_be_off.iter().filter_map(|name| offload_is_on(nic, name)));
         findings.extend(queue_finding(nic, facts.queues, machine));
+        findings.extend(facts.better_on.iter().filter_map(|name| offload_is_off(nic, name)));
         findings.extend(facts.warning.map(|warning| Finding {
             blocks: false,
             what: format!("{}: {warning}", described(nic)),
@@ -160,6 +161,19 @@ fn offload_is_on(nic: &Nic, feature: &str) -> Option<Finding> {
         format!("`ethtool -K {name} {short} off`")
     };
     Some(Finding { blocks: true, what: format!("{driver} can not run XDP with {feature} on"), fix })
+}
+
+fn offload_is_off(nic: &Nic, feature: &str) -> Option<Finding> {
+    nic.features.get(feature).filter(|feature| !feature.on)?;
+    let short = feature.strip_prefix("rx-").unwrap_or(feature);
+    Some(Finding {
+        blocks: false,
+        what: format!(
+            "{} has {feature} off: the stack gets every segment by itself",
+            described(nic)
+        ),
+        fix: format!("`ethtool -K {} {short} on`", nic.name()),
+    })
 }
 
 fn queue_finding(nic: &Nic, rule: QueueRule, machine: Machine) -> Option<Finding> {
@@ -266,6 +280,16 @@ mod tests {
             .into_iter()
             .map(|finding| (finding.blocks, finding.what, finding.fix))
             .collect()
+    }
+
+    #[test]
+    fn veth_is_told_that_it_starts_without_gro() {
+        let mut veth = nic("veth", 1500);
+        veth.features.insert("rx-gro".to_owned(), Feature { on: false, fixed: false });
+        let findings = findings_on(&veth, XdpMode::Native, MACHINE);
+        let gro = findings.iter().find(|finding| finding.what.contains("rx-gro")).unwrap();
+        assert!(!gro.blocks);
+        assert_eq!(gro.fix, "`ethtool -K eth0 gro on`");
     }
 
     #[test]

@@ -26,7 +26,10 @@ use crate::{
         self,
         link::{Links, XdpMode},
     },
-    nic::{Nic, namespace, preflight},
+    nic::{
+        Nic, namespace,
+        preflight::{self, Finding},
+    },
 };
 
 /// Which XDP mode is wanted.
@@ -78,14 +81,10 @@ pub fn plan(nic: &Nic, options: &Options<'_>) -> Result<Attached> {
         Some(slot) => Attachment::of(slot)?.filter(|attachment| !attachment.is_stale()),
         None => None,
     };
-    let mode = match (options.mode, &current) {
-        (ModeWanted::Only(mode), _) => mode,
-        (ModeWanted::Auto, Some(attachment)) => attachment.mode(),
-        (ModeWanted::Auto, None) => XdpMode::Native,
-    };
     if current.is_none() {
         refuse_foreign(nic)?;
     }
+    let (mode, notes) = planned_mode(nic, options.mode, current.as_ref())?;
     let policy = match &current {
         Some(attachment) => attachment.policy()?,
         None => CopyPolicy::DEFAULT,
@@ -97,8 +96,28 @@ pub fn plan(nic: &Nic, options: &Options<'_>) -> Result<Attached> {
         build: builds(nic)[0],
         policy: (options.policy)(policy),
         upgraded: current.is_some(),
-        notes: preflight_notes(nic, mode, matches!(options.mode, ModeWanted::Only(_)))?,
+        notes,
     })
+}
+
+/// The mode to expect, and what to say about it.
+fn planned_mode(
+    nic: &Nic,
+    wanted: ModeWanted,
+    current: Option<&Attachment>,
+) -> Result<(XdpMode, Vec<String>)> {
+    let mode = match (wanted, current) {
+        (ModeWanted::Only(mode), _) => mode,
+        (ModeWanted::Auto, Some(attachment)) => attachment.mode(),
+        (ModeWanted::Auto, None) => XdpMode::Native,
+    };
+    match (blocked(nic, mode), wanted) {
+        (None, _) => Ok((mode, warnings(nic, mode).collect())),
+        (Some(reason), ModeWanted::Auto) => {
+            Ok((XdpMode::Generic, vec![format!("generic mode: {reason}")]))
+        }
+        (Some(reason), ModeWanted::Only(_)) => Err(in_attach(nic, reason)),
+    }
 }
 
 /// Attaches to `nic`, or replaces the programs that an earlier attach left there; counters go on.
@@ -147,14 +166,18 @@ fn refuse_foreign(nic: &Nic) -> Result<()> {
     }
 }
 
-/// What is known beforehand of XDP on this interface; an error if it cannot work in the only mode
-/// that is wanted.
-fn preflight_notes(nic: &Nic, mode: XdpMode, only: bool) -> Result<Vec<String>> {
-    let findings = preflight::xdp_findings(nic, mode);
-    if only && let Some(blocking) = findings.iter().find(|finding| finding.blocks) {
-        return Err(in_attach(nic, Error::failed(blocking.what.clone())).with_fix(&*blocking.fix));
-    }
-    Ok(findings.into_iter().map(|finding| finding.what).collect())
+/// The way out of what will make the kernel refuse this mode, if that is known beforehand.
+fn blocked(nic: &Nic, mode: XdpMode) -> Option<Error> {
+    let blocking = preflight::xdp_findings(nic, mode).into_iter().find(|finding| finding.blocks)?;
+    Some(Error::failed(blocking.what).with_fix(blocking.fix))
+}
+
+/// What to know of XDP in this mode although it works.
+fn warnings(nic: &Nic, mode: XdpMode) -> impl Iterator<Item = String> {
+    let findings = preflight::xdp_findings(nic, mode).into_iter();
+    findings
+        .filter(|finding| !finding.blocks)
+        .map(|Finding { what, fix, .. }| format!("{what}; {fix}"))
 }
 
 /// The builds to try, in this order.
@@ -175,6 +198,7 @@ impl Attaching<'_> {
         let mut object =
             Object::load(&parameters(self.nic, self.options, policy), Some(self.slot))?;
         let (link, mode, build) = self.attach_xdp(&mut object)?;
+        self.notes.extend(warnings(self.nic, mode));
         let mut record = record(self.nic, self.slot, self.options, mode, build);
         object.write_record(&record)?;
         pin_link(link, self.slot, slot::XDP_LINK)?;
@@ -198,7 +222,9 @@ impl Attaching<'_> {
     fn attach_xdp(&mut self, object: &mut Object) -> Result<(FdLink, XdpMode, Build)> {
         let native = match self.options.mode {
             ModeWanted::Only(mode) => {
-                preflight_notes(self.nic, mode, true)?;
+                if let Some(reason) = blocked(self.nic, mode) {
+                    return Err(reason);
+                }
                 let (link, build) = self.attach_xdp_as(object, mode)?;
                 return Ok((link, mode, build));
             }
@@ -231,9 +257,8 @@ impl Attaching<'_> {
         }
         // The first is of the build that suits the interface best.
         let refused = refusals.swap_remove(0);
-        Err(match preflight::xdp_findings(self.nic, mode).into_iter().find(|f| f.blocks) {
-            Some(finding) => Error::new(refused.kind(), format!("{refused}; {}", finding.what))
-                .with_fix(finding.fix),
+        Err(match blocked(self.nic, mode) {
+            Some(reason) => reason.while_doing(refused),
             None => refused,
         })
     }
