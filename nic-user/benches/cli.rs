@@ -81,7 +81,8 @@ struct Call<'c> {
 impl<'c> Call<'c> {
     fn new(program: &'c str, args: &[&'c str]) -> Self {
         let name = program.rsplit('/').next().unwrap_or(program);
-        let words = args.iter().map(|word| word.rsplit('/').next().unwrap_or(word));
+        // The object of a peer says nothing, and the table has to fit.
+        let words = args.iter().filter(|word| !word.contains('/')).copied();
         let title = std::iter::once(name).chain(words).collect::<Vec<_>>().join(" ");
         Self { title, program, args: args.to_vec(), limit_ms: None }
     }
@@ -237,7 +238,9 @@ impl Bench {
         let mut table = Table::new(columns);
         for row in &self.rows {
             if section != row.section {
-                table.write(&mut io::stdout(), Style::Plain)?;
+                if !section.is_empty() {
+                    table.write(&mut io::stdout(), Style::Plain)?;
+                }
                 section.clone_from(&row.section);
                 println!("\n{section}, median");
                 table = Table::new(columns);

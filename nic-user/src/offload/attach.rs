@@ -197,6 +197,8 @@ impl Attaching<'_> {
         let policy = (self.options.policy)(CopyPolicy::DEFAULT);
         let mut object =
             Object::load(&parameters(self.nic, self.options, policy), Some(self.slot))?;
+        // First, so that it need not share the processors with the TC programs.
+        object.xdp(builds(self.nic)[0])?;
         let (link, mode, build) = object.while_loading_tc(|xdp| self.attach_xdp(xdp))?;
         self.notes.extend(warnings(self.nic, mode));
         let mut record = record(self.nic, self.slot, self.options, mode, build);
@@ -331,6 +333,7 @@ fn upgrade(nic: &Nic, options: &Options<'_>, attachment: &Attachment) -> Result<
     let mut object = Object::load(&parameters(nic, options, policy), Some(slot))?;
     let mut attaching = Attaching { nic, options, slot, notes: Vec::new() };
     let old = attachment.mode();
+    object.xdp(builds(nic)[0])?;
     let (mode, build) = object.while_loading_tc(|xdp| match options.mode {
         ModeWanted::Only(mode) if mode != old => attaching.change_mode(xdp, old),
         _ => Ok((old, attaching.replace_xdp(xdp)?)),
