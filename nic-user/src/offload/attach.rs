@@ -17,7 +17,7 @@ use super::{
     attachment::{self, Attachment},
     clsact, foreign,
     lock::Lock,
-    object::{self, Build, EGRESS, INGRESS, Object, Parameters},
+    object::{self, Build, EGRESS, INGRESS, Object, Parameters, XdpPrograms},
     slot::{self, Slot},
 };
 use crate::{
@@ -204,7 +204,9 @@ impl Attaching<'_> {
         let policy = (self.options.policy)(CopyPolicy::DEFAULT);
         let mut object =
             Object::load(&parameters(self.nic, self.options, policy), Some(self.slot))?;
-        let (link, mode, build) = self.attach_xdp(&mut object)?;
+        // First, so that it need not share the processors with the TC programs.
+        object.xdp(builds(self.nic)[0])?;
+        let (link, mode, build) = object.while_loading_tc(|xdp| self.attach_xdp(xdp))?;
         self.notes.extend(warnings(self.nic, mode));
         let mut record = record(self.nic, self.slot, self.options, mode, build);
         object.write_record(&record)?;
@@ -226,16 +228,16 @@ impl Attaching<'_> {
     }
 
     /// Attaches XDP in the mode that is wanted, or in the best that the device takes.
-    fn attach_xdp(&mut self, object: &mut Object) -> Result<(FdLink, XdpMode, Build)> {
+    fn attach_xdp(&mut self, xdp: &mut XdpPrograms<'_>) -> Result<(FdLink, XdpMode, Build)> {
         let native = match self.options.mode {
             ModeWanted::Only(mode) => {
                 if let Some(reason) = blocked(self.nic, mode) {
                     return Err(reason);
                 }
-                let (link, build) = self.attach_xdp_as(object, mode)?;
+                let (link, build) = self.attach_xdp_as(xdp, mode)?;
                 return Ok((link, mode, build));
             }
-            ModeWanted::Auto => self.attach_xdp_as(object, XdpMode::Native),
+            ModeWanted::Auto => self.attach_xdp_as(xdp, XdpMode::Native),
         };
         let refused = match native {
             Ok((link, build)) => return Ok((link, XdpMode::Native, build)),
@@ -243,12 +245,16 @@ impl Attaching<'_> {
             Err(error) => error,
         };
         self.notes.push(format!("generic mode: {refused}"));
-        let (link, build) = self.attach_xdp_as(object, XdpMode::Generic)?;
+        let (link, build) = self.attach_xdp_as(xdp, XdpMode::Generic)?;
         Ok((link, XdpMode::Generic, build))
     }
 
     /// Attaches XDP in one mode, with the first build that the device takes.
-    fn attach_xdp_as(&mut self, object: &mut Object, mode: XdpMode) -> Result<(FdLink, Build)> {
+    fn attach_xdp_as(
+        &mut self,
+        xdp: &mut XdpPrograms<'_>,
+        mode: XdpMode,
+    ) -> Result<(FdLink, Build)> {
         let mut refusals = Vec::new();
         if let Some(limit) = preflight::exceeded_limit(self.nic) {
             self.notes.push(format!(
@@ -257,7 +263,7 @@ impl Attaching<'_> {
             ));
         }
         for &build in builds(self.nic) {
-            match link_xdp(object.xdp(build)?, self.nic, mode) {
+            match link_xdp(xdp.get(build)?, self.nic, mode) {
                 Ok(link) => {
                     if let Some(refused) = refusals.pop() {
                         self.notes.push(format!("frags build: {refused}"));
@@ -354,12 +360,12 @@ fn replace(
     let slot = attachment.slot();
     let mut object = Object::load(&parameters(nic, options, policy), Some(slot))?;
     let mut attaching = Attaching { nic, options, slot, notes: Vec::new() };
-    let (mode, build) = match options.mode {
-        ModeWanted::Only(mode) if mode != attachment.mode() => {
-            attaching.change_mode(&mut object, attachment.mode())?
-        }
-        _ => (attachment.mode(), attaching.replace_xdp(&mut object)?),
-    };
+    let old = attachment.mode();
+    object.xdp(builds(nic)[0])?;
+    let (mode, build) = object.while_loading_tc(|xdp| match options.mode {
+        ModeWanted::Only(mode) if mode != old => attaching.change_mode(xdp, old),
+        _ => Ok((old, attaching.replace_xdp(xdp)?)),
+    })?;
     let kept = attachment.record().options & (AttachRecord::CLSACT | AttachRecord::OWN_QDISC);
     let mut record = AttachRecord {
         loaded_at: now(),
@@ -376,19 +382,19 @@ fn replace(
 
 impl Attaching<'_> {
     /// The kernel fixes the mode of a link, so another mode takes another link.
-    fn change_mode(&mut self, object: &mut Object, old: XdpMode) -> Result<(XdpMode, Build)> {
+    fn change_mode(&mut self, xdp: &mut XdpPrograms<'_>, old: XdpMode) -> Result<(XdpMode, Build)> {
         if let ModeWanted::Only(mode) = self.options.mode
             && let Some(reason) = blocked(self.nic, mode)
         {
             return Err(reason);
         }
         self.slot.detach_link(slot::XDP_LINK)?;
-        let changed = self.attach_xdp(object);
+        let changed = self.attach_xdp(xdp);
         let (link, mode, build) = match changed {
             Ok(attached) => attached,
             Err(error) => {
                 // Back to the mode that worked.
-                let (link, _) = self.attach_xdp_as(object, old)?;
+                let (link, _) = self.attach_xdp_as(xdp, old)?;
                 pin_link(link, self.slot, slot::XDP_LINK)?;
                 return Err(error);
             }
@@ -403,7 +409,7 @@ impl Attaching<'_> {
     }
 
     /// Puts the first build that the device takes into the link that there is.
-    fn replace_xdp(&mut self, object: &mut Object) -> Result<Build> {
+    fn replace_xdp(&mut self, xdp: &mut XdpPrograms<'_>) -> Result<Build> {
         let action = "replace the XDP program";
         let mut refusals = Vec::new();
         for &build in builds(self.nic) {
@@ -411,7 +417,7 @@ impl Attaching<'_> {
             let link = pinned
                 .and_then(|link| XdpLink::try_from(FdLink::from(link)))
                 .map_err(|error| object::loading(action, &error))?;
-            match object.xdp(build)?.attach_to_link(link) {
+            match xdp.get(build)?.attach_to_link(link) {
                 Ok(_) => return Ok(build),
                 Err(error) => refusals.push(object::loading(action, &error)),
             }

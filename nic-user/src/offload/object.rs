@@ -1,11 +1,11 @@
 //! The object with the kernel programs, and how it is loaded.
 
-use std::{path::Path, thread};
+use std::{panic::resume_unwind, path::Path, thread};
 
 use aya::{
     Ebpf, EbpfLoader, VerifierLogLevel, include_bytes_aligned,
     maps::{Array, MapData},
-    programs::{ProgramError, SchedClassifier, Xdp},
+    programs::{Program, ProgramError, SchedClassifier, Xdp},
 };
 use nic_common::{policy::CopyPolicy, record::AttachRecord};
 
@@ -117,21 +117,45 @@ impl Object {
 
     /// The XDP program of a build, in the kernel.
     pub fn xdp(&mut self, build: Build) -> Result<&mut Xdp> {
-        let name = build.program();
-        let program: &mut Xdp = self.program(name)?;
-        if program.fd().is_err() {
-            program.load().map_err(|error| verifying(name, &error))?;
-        }
+        let program: &mut Xdp = self.program(build.program())?;
+        load_xdp(build, program)?;
         Ok(program)
     }
 
     /// A TC program, in the kernel.
     pub fn classifier(&mut self, name: &'static str) -> Result<&mut SchedClassifier> {
         let program: &mut SchedClassifier = self.program(name)?;
-        if program.fd().is_err() {
-            program.load().map_err(|error| verifying(name, &error))?;
-        }
+        load_classifier(name, program)?;
         Ok(program)
+    }
+
+    /// Works with the XDP programs while the TC programs are loaded on another thread: attaching
+    /// XDP is mostly waiting for the kernel, and the verifier takes milliseconds for each program.
+    ///
+    /// # Errors
+    ///
+    /// Those of `work`, else what loading the TC programs ends in.
+    pub fn while_loading_tc<T>(
+        &mut self,
+        work: impl FnOnce(&mut XdpPrograms<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let mut xdp = XdpPrograms(Vec::new());
+        let mut tc = Vec::new();
+        for (name, program) in self.ebpf.programs_mut() {
+            match program {
+                Program::Xdp(program) => xdp.0.push((name, program)),
+                Program::SchedClassifier(program) => tc.push((name, program)),
+                _ => {}
+            }
+        }
+        thread::scope(|scope| {
+            let loading = scope.spawn(|| {
+                tc.into_iter().try_for_each(|(name, program)| load_classifier(name, program))
+            });
+            let done = work(&mut xdp)?;
+            loading.join().unwrap_or_else(|panic| resume_unwind(panic))?;
+            Ok(done)
+        })
     }
 
     /// The map with the copy policy.
@@ -157,13 +181,44 @@ impl Object {
     where
         &'p mut P: TryFrom<&'p mut aya::programs::Program, Error = ProgramError>,
     {
-        let missing = || Error::failed(format!("the BPF object has no program {name}"));
         self.ebpf
             .program_mut(name)
-            .ok_or_else(missing)?
+            .ok_or_else(|| missing(name))?
             .try_into()
             .map_err(|error| loading(name, &error))
     }
+}
+
+/// The builds of the XDP program, loaded when they are asked for.
+pub struct XdpPrograms<'o>(Vec<(&'o str, &'o mut Xdp)>);
+
+impl XdpPrograms<'_> {
+    /// The program of a build, in the kernel.
+    pub fn get(&mut self, build: Build) -> Result<&mut Xdp> {
+        let mut programs = self.0.iter_mut();
+        let found = programs.find(|(name, _)| *name == build.program());
+        let (_, program) = found.ok_or_else(|| missing(build.program()))?;
+        load_xdp(build, program)?;
+        Ok(program)
+    }
+}
+
+fn load_xdp(build: Build, program: &mut Xdp) -> Result<()> {
+    match program.fd() {
+        Ok(_) => Ok(()),
+        Err(_) => program.load().map_err(|error| verifying(build.program(), &error)),
+    }
+}
+
+fn load_classifier(name: &str, program: &mut SchedClassifier) -> Result<()> {
+    match program.fd() {
+        Ok(_) => Ok(()),
+        Err(_) => program.load().map_err(|error| verifying(name, &error)),
+    }
+}
+
+fn missing(program: &str) -> Error {
+    Error::failed(format!("the BPF object has no program {program}"))
 }
 
 /// A loader that has not read the kernel's BTF.

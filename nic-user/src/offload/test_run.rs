@@ -8,8 +8,9 @@ use nic_common::{metadata::Metadata, policy::CopyPolicy};
 
 use super::{
     attachment,
-    object::{self, Build, Object, Parameters},
+    object::{self, Build, Object},
     privilege,
+    programs::PARAMETERS,
 };
 use crate::{
     decode::{Answer, Native, Walker},
@@ -30,18 +31,9 @@ impl BpfWalker {
     /// Loads the program.
     pub fn load() -> Result<Self> {
         privilege::check("load the program")?;
-        let policy = CopyPolicy::DEFAULT;
-        let parameters = Parameters {
-            rx_queues: 1,
-            tx_queues: 1,
-            real_tx_queues: 1,
-            policy,
-            pull: false,
-            log: false,
-        };
-        let mut object = Object::load(&parameters, None)?;
+        let mut object = Object::load(&PARAMETERS, None)?;
         object.xdp(Build::Frags)?;
-        Ok(Self { object, policy, out: Vec::new() })
+        Ok(Self { object, policy: PARAMETERS.policy, out: Vec::new() })
     }
 }
 
