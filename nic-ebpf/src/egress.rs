@@ -22,7 +22,7 @@ pub fn count(ctx: &TcContext) {
     let counters = unsafe { &mut *counters };
     let info = match HeaderInfo::of_common(&Direct::skb(ctx)) {
         Some(info) => info,
-        None => Skb::sent(ctx.skb.skb).headers(skb.len),
+        None => Skb::new(ctx.skb.skb).headers(skb.len),
     };
     counters.packets += 1;
     counters.bytes += u64::from(skb.len);

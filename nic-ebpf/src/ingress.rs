@@ -50,29 +50,32 @@ struct Received {
 impl Received {
     #[inline(always)]
     fn of(ctx: &TcContext, skb: &__sk_buff) -> Self {
-        let linear = Direct::skb(ctx);
-        match metadata(ctx, skb) {
+        let whole = Skb::new(ctx.skb.skb);
+        match InFront::of(ctx, skb) {
             // The stack takes a VLAN tag out of the packet between XDP and here, and the header is
             // then no longer as XDP saw it (`skb_vlan_untag`).
-            Some(metadata) if skb.vlan_present == 0 => Self {
+            InFront::Ours(metadata) if skb.vlan_present == 0 => Self {
                 queue: metadata.queue.into(),
                 len: skb.len,
-                linear_len: linear.linear_len(),
+                linear_len: Direct::skb(ctx).linear_len(),
                 header_len: metadata.headers.header_len,
                 // GRO made one packet of many that were each below the copybreak.
                 verdict: if skb.gso_size > 0 { Verdict::Whole } else { metadata.verdict },
             },
-            Some(metadata) => Self::parsed(ctx, skb, &linear, metadata.queue.into()),
-            // `skb_record_rx_queue` (include/linux/skbuff.h) stores the queue plus one.
-            None => Self::parsed(ctx, skb, &linear, skb.queue_mapping.saturating_sub(1)),
+            InFront::Ours(metadata) => Self::parsed(ctx, skb, whole, metadata.queue.into()),
+            InFront::Nothing => Self::parsed(ctx, skb, whole, recorded_queue(skb)),
+            InFront::Something => {
+                let packet = Skb::behind_generic_xdp(ctx.skb.skb);
+                Self::parsed(ctx, skb, packet, recorded_queue(skb))
+            }
         }
     }
 
     #[inline(always)]
-    fn parsed(ctx: &TcContext, skb: &__sk_buff, linear: &Direct, queue: u32) -> Self {
-        let packet = Skb::received(ctx.skb.skb);
+    fn parsed(ctx: &TcContext, skb: &__sk_buff, packet: Skb, queue: u32) -> Self {
+        let linear = Direct::skb(ctx);
         let len = skb.len + packet.hidden;
-        let common = if packet.hidden == 0 { HeaderInfo::of_common(linear) } else { None };
+        let common = if packet.hidden == 0 { HeaderInfo::of_common(&linear) } else { None };
         let info = match common {
             Some(info) => info,
             None => packet.headers(len),
@@ -87,12 +90,31 @@ impl Received {
     }
 }
 
+/// `skb_record_rx_queue` (include/linux/skbuff.h) stores the queue plus one.
 #[inline(always)]
-fn metadata(ctx: &TcContext, skb: &__sk_buff) -> Option<Metadata> {
-    let start = skb.data_meta as usize;
-    if start + Metadata::SIZE > ctx.data() {
-        return None;
+fn recorded_queue(skb: &__sk_buff) -> u32 {
+    skb.queue_mapping.saturating_sub(1)
+}
+
+/// What lies in front of a packet.
+enum InFront {
+    Nothing,
+    Ours(Metadata),
+    /// Metadata of somebody else, or ours where TC does not find it.
+    Something,
+}
+
+impl InFront {
+    #[inline(always)]
+    fn of(ctx: &TcContext, skb: &__sk_buff) -> Self {
+        let start = skb.data_meta as usize;
+        if start + Metadata::SIZE > ctx.data() {
+            return Self::Nothing;
+        }
+        // SAFETY: the bounds were just checked, and the verifier checks that.
+        match Metadata::from_words(unsafe { *(start as *const [u64; 2]) }) {
+            Some(metadata) => Self::Ours(metadata),
+            None => Self::Something,
+        }
     }
-    // SAFETY: the bounds were just checked, and the verifier checks that.
-    Metadata::from_words(unsafe { *(start as *const [u64; 2]) })
 }

@@ -39,7 +39,7 @@ impl Direct {
     /// Bytes in the linear part.
     #[inline(always)]
     pub fn linear_len(&self) -> u32 {
-        (self.end - self.data) as u32
+        distance(self.data, self.end)
     }
 }
 
@@ -110,12 +110,17 @@ pub struct Skb {
 }
 
 impl Skb {
-    /// The packet as TC ingress gets it.
-    ///
-    /// Generic XDP puts a packet with fragments into a new one and leaves `mac_len` behind
-    /// (`skb_pp_cow_data`, net/core/skbuff.c), by which the stack would find the start.
+    /// The packet as the stack should have it.
     #[inline(always)]
-    pub fn received(ctx: *mut __sk_buff) -> Self {
+    pub const fn new(ctx: *mut __sk_buff) -> Self {
+        Self { ctx, hidden: 0 }
+    }
+
+    /// The packet as TC ingress gets it behind generic XDP, which puts one with fragments into a
+    /// new packet and leaves `mac_len` behind (`skb_pp_cow_data`, net/core/skbuff.c): TC then takes
+    /// the IP header for its start.
+    #[inline(always)]
+    pub fn behind_generic_xdp(ctx: *mut __sk_buff) -> Self {
         let mut data = [0_u64; 2];
         let mut mac = [0_u64; 2];
         let len = ETHERNET_LEN;
@@ -131,12 +136,6 @@ impl Skb {
                 ) == 0
         };
         Self { ctx, hidden: if read && data != mac { len } else { 0 } }
-    }
-
-    /// The packet as TC egress gets it.
-    #[inline(always)]
-    pub const fn sent(ctx: *mut __sk_buff) -> Self {
-        Self { ctx, hidden: 0 }
     }
 }
 
@@ -173,6 +172,16 @@ impl<C: LoadBytes> Frame for Loaded<C> {
     }
 }
 
+/// Bytes between two packet pointers.
+#[inline(always)]
+fn distance(start: usize, end: usize) -> u32 {
+    let mut bytes = end - start;
+    // SAFETY: a register moved to itself. It keeps the subtraction in 64 bits: the verifier allows
+    // no narrower one of pointers.
+    unsafe { core::arch::asm!("{0} = {0}", inout(reg) bytes, options(pure, nomem, nostack)) };
+    bytes as u32
+}
+
 /// How an XDP program gets at the length of a frame: what tells the two builds apart.
 pub trait Buffers {
     fn frame_len(ctx: &XdpContext) -> u32;
@@ -187,7 +196,7 @@ pub struct Fragmented;
 impl Buffers for Linear {
     #[inline(always)]
     fn frame_len(ctx: &XdpContext) -> u32 {
-        (ctx.data_end() - ctx.data()) as u32
+        distance(ctx.data(), ctx.data_end())
     }
 }
 
