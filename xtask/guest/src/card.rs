@@ -2,7 +2,7 @@
 //! leaves no trace.
 
 use std::{
-    fs,
+    fs, mem,
     sync::atomic::{AtomicBool, Ordering},
     thread,
     time::{Duration, Instant},
@@ -77,7 +77,7 @@ fn refuses_native(lab: &Lab) {
 
 fn attach_count_detach(lab: &Lab, mode: &str) {
     let a = lab.a();
-    let before = State::of(a);
+    let before = card(a);
     let counted = Counted::attach(a, mode);
     let attached = nicctl::attached();
     let [entry] = &attached[..] else { panic!("not one attachment: {attached:?}") };
@@ -85,11 +85,11 @@ fn attach_count_detach(lab: &Lab, mode: &str) {
     let tcx = kernel() >= KernelVersion(6, 6);
     assert_eq!(entry["tc"], if tcx { "tcx" } else { "clsact" });
 
-    lab.a().wait_until_running().unwrap();
     lab.b().wait_until_running().unwrap();
     counted.agrees_after(send_every_kind(lab));
     nicctl::json("detach", a.interface(), a, &[]);
-    assert_eq!(State::of(a), before);
+    assert_same(card(a), before);
+    wait_until_unloaded();
     assert!(nicctl::attached().is_empty());
     assert!(!fs::exists("/sys/fs/bpf/nicctl").unwrap(), "pins are left");
     // The card works as before.
@@ -113,7 +113,6 @@ fn send_every_kind(lab: &Lab) -> u64 {
 pub fn upgrade_under_traffic_loses_nothing(guest: &Guest) -> Outcome {
     let (a, b) = (guest.lab.a(), guest.lab.b());
     let counted = Counted::attach(a, "auto");
-    a.wait_until_running().unwrap();
     b.wait_until_running().unwrap();
     let done = AtomicBool::new(false);
     let frames: Vec<_> =
@@ -137,29 +136,42 @@ pub fn upgrade_under_traffic_loses_nothing(guest: &Guest) -> Outcome {
     Outcome::Passed
 }
 
-/// What attaching may change of a card, and detaching must give back.
-#[derive(Debug, PartialEq)]
-struct State {
-    nic: Nic,
-    programs: Vec<String>,
+fn subtract(from: [u64; 2], what: [u64; 2]) -> [u64; 2] {
+    [0, 1].map(|side| from[side] - what[side])
 }
 
-impl State {
-    fn of(host: &Host) -> Self {
-        let name = InterfaceName::new(host.interface()).unwrap();
-        let mut nic = host.run(|| Nic::by_name(&name)).unwrap().unwrap();
-        // The carrier may come back later.
-        nic.link.running = true;
-        let programs = aya::programs::loaded_programs()
-            .flatten()
-            .filter_map(|program| Some(program.name_as_str()?.to_owned()))
-            .filter(|name| name.starts_with("nic_"))
-            .collect();
-        Self { nic, programs }
+/// A card as the kernel describes it. What attaching changes of it, detaching must give back.
+fn card(host: &Host) -> Nic {
+    let name = InterfaceName::new(host.interface()).unwrap();
+    let mut nic = host.run(|| Nic::by_name(&name)).unwrap().unwrap();
+    // The carrier may come back later.
+    nic.link.running = true;
+    nic
+}
+
+fn assert_same(mut after: Nic, mut before: Nic) {
+    let (after_features, before_features) =
+        (mem::take(&mut after.features), mem::take(&mut before.features));
+    assert_eq!(after, before);
+    for (name, state) in &before_features {
+        assert_eq!(after_features.get(name), Some(state), "{name}");
     }
 }
 
-/// An attachment, and what the kernel had counted before it.
+/// The kernel frees the programs of TC filters some time after the filters.
+fn wait_until_unloaded() {
+    let deadline = Instant::now() + PATIENCE;
+    let is_ours = |name: &str| name.starts_with("nic_");
+    while aya::programs::loaded_programs()
+        .flatten()
+        .any(|program| program.name_as_str().is_some_and(is_ours))
+    {
+        assert!(Instant::now() < deadline, "programs stay loaded");
+        thread::yield_now();
+    }
+}
+
+/// An attachment, and what the kernel had counted that it had not.
 struct Counted<'h> {
     host: &'h Host,
     mode: String,
@@ -168,24 +180,25 @@ struct Counted<'h> {
 
 impl<'h> Counted<'h> {
     fn attach(host: &'h Host, mode: &str) -> Self {
-        let before = Self::kernels(host);
         let start = Instant::now();
         let attached = nicctl::json("attach", host.interface(), host, &["--mode", mode]);
         let seconds = start.elapsed().as_secs_f32();
         let said = |what: &str| attached["interfaces"][0][what].as_str().unwrap_or_default();
         let mode = said("mode").to_owned();
         println!("attached in {seconds:.2} s, {mode} mode, {} build", said("build"));
-        Self { host, mode, before }
+        host.wait_until_running().unwrap();
+        let mut counted = Self { host, mode, before: [0; 2] };
+        counted.before = counted.at_a_quiet_moment(|kernels, nicctls| subtract(kernels, nicctls));
+        counted
     }
 
     /// Waits until nicctl and the kernel have counted the same, `sent` frames or more.
     fn agrees_after(&self, sent: u64) {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let kernels = Self::kernels(self.host);
-            let kernels = [0, 1].map(|side| kernels[side] - self.before[side]);
-            let nicctls = self.nicctls();
-            if nicctls == kernels && kernels[0] >= sent {
+            let (kernels, nicctls) = self.at_a_quiet_moment(|kernels, nicctls| (kernels, nicctls));
+            let kernels = subtract(kernels, self.before);
+            if nicctls == kernels && nicctls[0] >= sent {
                 return;
             }
             assert!(
@@ -193,6 +206,17 @@ impl<'h> Counted<'h> {
                 "{sent} sent; received and sent by the kernel's count {kernels:?}, by nicctl's \
                  {nicctls:?}"
             );
+        }
+    }
+
+    /// Both counts at a moment when no packet came or went: hosts speak unasked now and then.
+    fn at_a_quiet_moment<T>(&self, both: impl Fn([u64; 2], [u64; 2]) -> T) -> T {
+        loop {
+            let kernels = Self::kernels(self.host);
+            let nicctls = self.nicctls();
+            if Self::kernels(self.host) == kernels {
+                return both(kernels, nicctls);
+            }
         }
     }
 

@@ -79,6 +79,7 @@ impl Iterator for Frames {
         let mut frame = self.seed();
         if self.random(3) == 0 {
             self.splice(&mut frame);
+            frame.resize(frame.len().max(super::header_length::SHORTEST), 0);
         }
         if self.random(4) != 0 {
             self.change_bytes(&mut frame);

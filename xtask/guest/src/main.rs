@@ -98,6 +98,7 @@ fn run_tests(guest: &Guest) {
                 println!("{}", message(&*panic));
                 println!("test {name} ... FAILED");
                 failed += 1;
+                nicctl::detach_all();
             }
         }
     }

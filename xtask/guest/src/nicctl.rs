@@ -32,3 +32,8 @@ pub fn attached() -> Vec<Value> {
     let list: Value = serde_json::from_str(&text(&["list", "--json"])).expect("JSON");
     list["interfaces"].as_array().expect("a list").clone()
 }
+
+/// Detaches what a failed test left attached: this machine is ours alone.
+pub fn detach_all() {
+    text(&["detach", "--all"]);
+}
