@@ -14,10 +14,11 @@ use aya::programs::{
 use nic_common::{policy::CopyPolicy, record::AttachRecord};
 
 use super::{
-    attachment::{self, Attachment},
-    clsact, foreign,
+    attachment::Attachment,
+    clsact, detach, foreign,
     lock::Lock,
-    object::{self, Build, EGRESS, INGRESS, Object, Parameters, XdpPrograms},
+    object::{Build, EGRESS, INGRESS, Object, Parameters, XdpPrograms},
+    pinned,
     slot::{self, Slot},
 };
 use crate::{
@@ -124,7 +125,7 @@ fn planned_mode(
 /// Whatever fails, the interface is as it was before, except that an upgrade that fails half-way
 /// may have replaced some of the programs.
 pub fn attach(_lock: &Lock, nic: &Nic, options: &Options<'_>) -> Result<Attached> {
-    slot::clear_staging()?;
+    detach::clear_staged()?;
     let slot = Slot::new(namespace::current_cookie()?, nic.ifindex());
     let mut notes = Vec::new();
     match earlier(nic, slot.clone())? {
@@ -132,7 +133,7 @@ pub fn attach(_lock: &Lock, nic: &Nic, options: &Options<'_>) -> Result<Attached
             return upgrade(nic, options, &attachment).map_err(|error| in_attach(nic, error));
         }
         Some(_) => {
-            slot.remove()?;
+            detach::remove(&slot)?;
             notes.push("what was left of an earlier attachment was cleared away".to_owned());
         }
         None => {}
@@ -145,7 +146,7 @@ pub fn attach(_lock: &Lock, nic: &Nic, options: &Options<'_>) -> Result<Attached
         Err(error) => {
             // The reason to fail is worth more than a failure to clear up, which the next
             // command repeats.
-            let _ = staged.clear();
+            let _ = detach::clear(&staged);
             slot::remove_directory_if_empty();
             Err(in_attach(nic, error))
         }
@@ -345,8 +346,8 @@ fn upgrade(nic: &Nic, options: &Options<'_>, attachment: &Attachment) -> Result<
     let upgraded = replace(nic, options, attachment, (options.policy)(before));
     if upgraded.is_err() {
         // Loading has put the new one in force. The reason to fail is worth more than another.
-        let map = object::pinned_map(&attachment.slot().pin(slot::POLICY));
-        let _ = map.and_then(|map| attachment::set_policy(map, before));
+        let map = pinned::open_map(&attachment.slot().pin(slot::POLICY));
+        let _ = map.and_then(|map| pinned::set_policy(map, before));
     }
     upgraded
 }
@@ -416,10 +417,10 @@ impl Attaching<'_> {
             let pinned = PinnedLink::from_pin(self.slot.pin(slot::XDP_LINK));
             let link = pinned
                 .and_then(|link| XdpLink::try_from(FdLink::from(link)))
-                .map_err(|error| object::loading(action, &error))?;
+                .map_err(|error| pinned::aya_error(action, &error))?;
             match xdp.get(build)?.attach_to_link(link) {
                 Ok(_) => return Ok(build),
-                Err(error) => refusals.push(object::loading(action, &error)),
+                Err(error) => refusals.push(pinned::aya_error(action, &error)),
             }
         }
         Err(refusals.swap_remove(0))
@@ -437,12 +438,12 @@ fn link_xdp(program: &mut Xdp, nic: &Nic, mode: XdpMode) -> Result<FdLink> {
         program.attach_to_if_index(nic.ifindex(), aya_mode).and_then(|id| program.take_link(id));
     let action = || format!("{} XDP", mode.name());
     match attached {
-        Ok(link) => FdLink::try_from(link).map_err(|error| object::loading(&action(), &error)),
+        Ok(link) => FdLink::try_from(link).map_err(|error| pinned::aya_error(&action(), &error)),
         Err(error) => {
             // A link says only the errno; netlink says why.
             match reason(program, nic, mode) {
                 Some(reason) => Err(reason.while_doing(action())),
-                None => Err(object::loading(&action(), &error)),
+                None => Err(pinned::aya_error(&action(), &error)),
             }
         }
     }
@@ -466,7 +467,7 @@ fn pin_link(link: FdLink, slot: &Slot, name: &str) -> Result<()> {
     let path = slot.pin(name);
     link.pin(&path)
         .map(|_| ())
-        .map_err(|error| object::loading(&format!("pin {}", path.display()), &error))
+        .map_err(|error| pinned::aya_error(&format!("pin {}", path.display()), &error))
 }
 
 /// Attaches both TC programs, or puts new ones into their links.
@@ -506,8 +507,9 @@ fn attach_tcx(
     slot: &Slot,
     pin: &str,
 ) -> Result<(), TcxError> {
-    let failed =
-        |error: &(dyn std::error::Error + 'static)| TcxError::Failed(object::loading("TCX", error));
+    let failed = |error: &(dyn std::error::Error + 'static)| {
+        TcxError::Failed(pinned::aya_error("TCX", error))
+    };
     if let Ok(old) = PinnedLink::from_pin(slot.pin(pin)) {
         let old = FdLink::from(old).try_into().map_err(|error| failed(&error))?;
         program.attach_to_link(old).map_err(|error| failed(&error))?;

@@ -13,6 +13,7 @@ mod foreign;
 mod lock;
 mod log;
 mod object;
+mod pinned;
 mod privilege;
 mod programs;
 mod slot;

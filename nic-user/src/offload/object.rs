@@ -1,6 +1,6 @@
 //! The object with the kernel programs, and how it is loaded.
 
-use std::{panic::resume_unwind, path::Path, thread};
+use std::{panic::resume_unwind, thread};
 
 use aya::{
     Ebpf, EbpfLoader, VerifierLogLevel, include_bytes_aligned,
@@ -10,11 +10,10 @@ use aya::{
 use nic_common::{policy::CopyPolicy, record::AttachRecord};
 
 use super::{
-    bpffs,
+    pinned,
     slot::{self, Slot},
-    sys,
 };
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 
 /// The committed object; `cargo xtask build-ebpf` makes it.
 static OBJECT: &[u8] = include_bytes_aligned!("nicctl.bpf.o");
@@ -111,7 +110,8 @@ impl Object {
                 loader.map_pin_path(map, slot.pin(pin));
             }
         }
-        let ebpf = loader.load(OBJECT).map_err(|error| loading("make the maps", &error))?;
+        let ebpf =
+            loader.load(OBJECT).map_err(|error| pinned::aya_error("make the maps", &error))?;
         Ok(Self { ebpf })
     }
 
@@ -173,8 +173,8 @@ impl Object {
         let map = self.ebpf.map_mut("NIC_RECORD");
         let map = map.ok_or_else(|| Error::failed(format!("{action}: no such map")))?;
         let mut map: Array<&mut MapData, AttachRecord> =
-            map.try_into().map_err(|error| loading(action, &error))?;
-        map.set(0, record, 0).map_err(|error| loading(action, &error))
+            map.try_into().map_err(|error| pinned::aya_error(action, &error))?;
+        map.set(0, record, 0).map_err(|error| pinned::aya_error(action, &error))
     }
 
     fn program<'p, P>(&'p mut self, name: &str) -> Result<&'p mut P>
@@ -185,7 +185,7 @@ impl Object {
             .program_mut(name)
             .ok_or_else(|| missing(name))?
             .try_into()
-            .map_err(|error| loading(name, &error))
+            .map_err(|error| pinned::aya_error(name, &error))
     }
 }
 
@@ -237,33 +237,11 @@ fn loader<'a>() -> EbpfLoader<'a> {
     })
 }
 
-/// An error of aya with all its causes.
-pub fn loading(action: &str, error: &(dyn std::error::Error + 'static)) -> Error {
-    let mut message = format!("{action}: {error}");
-    let mut kind = Kind::Failed;
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        if let Some(io) = error.downcast_ref::<std::io::Error>()
-            && matches!(io.raw_os_error(), Some(libc::EPERM | libc::EACCES))
-        {
-            kind = Kind::NotPermitted;
-        }
-        cause = error.source();
-        if let Some(error) = cause {
-            let text = error.to_string();
-            if !message.contains(&text) {
-                message = format!("{message}: {text}");
-            }
-        }
-    }
-    Error::new(kind, message)
-}
-
 /// An error of loading a program: the verifier's last words are what matters.
 fn verifying(program: &str, error: &ProgramError) -> Error {
     const LAST_WORDS: usize = 12;
     let ProgramError::LoadError { io_error, verifier_log } = error else {
-        return loading(&format!("load {program}"), error);
+        return pinned::aya_error(&format!("load {program}"), error);
     };
     let log = verifier_log.to_string();
     if log.trim().is_empty() && io_error.raw_os_error() == Some(libc::EPERM) {
@@ -276,11 +254,4 @@ fn verifying(program: &str, error: &ProgramError) -> Error {
     let last = lines.get(lines.len().saturating_sub(LAST_WORDS)..).unwrap_or_default().join("\n  ");
     Error::failed(format!("load {program}: the verifier refuses it: {io_error}\n  {last}"))
         .with_fix("report it with the kernel's release: nicctl supports Linux 6.1 and later")
-}
-
-/// Opens a map pinned at `path`.
-pub fn pinned_map(path: &Path) -> Result<MapData> {
-    let action = format!("open {}", path.display());
-    let map = sys::open_pin(path).map_err(|error| bpffs::error(&action, &error))?;
-    MapData::from_fd(map).map_err(|error| loading(&action, &error))
 }

@@ -5,7 +5,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use aya::programs::ProgramFd;
 use nic_common::policy::CopyPolicy;
 
-use super::object::{self, Build, EGRESS, INGRESS, Object, Parameters};
+use super::{
+    object::{Build, EGRESS, INGRESS, Object, Parameters},
+    pinned,
+};
 use crate::error::Result;
 
 /// As for an interface with one receive queue and four transmit queues.
@@ -49,5 +52,5 @@ fn fd<'p>(
     name: &str,
     program: Result<&'p ProgramFd, aya::programs::ProgramError>,
 ) -> Result<BorrowedFd<'p>> {
-    program.map(AsFd::as_fd).map_err(|error| object::loading(name, &error))
+    program.map(AsFd::as_fd).map_err(|error| pinned::aya_error(name, &error))
 }
