@@ -101,7 +101,7 @@ impl Ethtool {
     }
 }
 
-fn decode(attributes: Attributes<'_>) -> Result<Features> {
+pub(crate) fn decode(attributes: Attributes<'_>) -> Result<Features> {
     let mut sets = BTreeMap::new();
     for attribute in attributes {
         let attribute = attribute?;
@@ -125,7 +125,7 @@ fn decode(attributes: Attributes<'_>) -> Result<Features> {
     Ok(all.iter().map(feature).collect())
 }
 
-fn decode_changes(attributes: Attributes<'_>) -> Result<FeatureChanges> {
+pub(crate) fn decode_changes(attributes: Attributes<'_>) -> Result<FeatureChanges> {
     let mut changes = FeatureChanges::default();
     for attribute in attributes {
         let attribute = attribute?;
