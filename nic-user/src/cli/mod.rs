@@ -33,7 +33,16 @@ Exit codes:
 
 /// eBPF/XDP offload toolkit for Linux network interfaces
 #[derive(Debug, Parser)]
-#[command(name = "nicctl", version, max_term_width = 100)]
+#[command(
+    name = "nicctl",
+    version,
+    max_term_width = 100,
+    after_help = "\
+Examples:
+  nicctl attach eth0
+  nicctl stats eth0 --watch
+  nicctl detach eth0"
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -104,8 +104,12 @@ pub struct LinkInfo {
     pub gso_ipv4_max_size: Option<u32>,
     /// `gro_max_size` for IPv4. Since Linux 6.3.
     pub gro_ipv4_max_size: Option<u32>,
+    /// Most segments of a packet handed to the device for segmentation.
+    pub gso_max_segs: Option<u32>,
     /// Largest packet the device itself can segment, in bytes. Since Linux 6.0.
     pub tso_max_size: Option<u32>,
+    /// Most segments that the device itself can make of a packet. Since Linux 6.0.
+    pub tso_max_segs: Option<u32>,
 }
 
 impl LinkInfo {
@@ -141,7 +145,9 @@ impl LinkInfo {
                 LinkAttrs::GroMaxSize(bytes) => self.gro_max_size = Some(bytes),
                 LinkAttrs::GsoIpv4MaxSize(bytes) => self.gso_ipv4_max_size = Some(bytes),
                 LinkAttrs::GroIpv4MaxSize(bytes) => self.gro_ipv4_max_size = Some(bytes),
+                LinkAttrs::GsoMaxSegs(segments) => self.gso_max_segs = Some(segments),
                 LinkAttrs::TsoMaxSize(bytes) => self.tso_max_size = Some(bytes),
+                LinkAttrs::TsoMaxSegs(segments) => self.tso_max_segs = Some(segments),
                 LinkAttrs::Linkinfo(info) => {
                     self.kind = info.flatten().find_map(|attribute| match attribute {
                         LinkinfoAttrs::Kind(kind) => Some(text(kind)),
@@ -206,7 +212,7 @@ pub struct LinkStats {
 }
 
 impl LinkStats {
-    fn decode(payload: &[u8]) -> Option<Self> {
+    pub(crate) fn decode(payload: &[u8]) -> Option<Self> {
         let (_, attributes) = OpGetlinkDo::decode_request(payload);
         attributes.flatten().find_map(|attribute| match attribute {
             LinkAttrs::Stats64(stats) => Some(Self {

@@ -16,6 +16,7 @@ const IFLA_AF_SPEC: u16 = 26;
 const IFLA_NET_NS_FD: u16 = 28;
 const IFLA_NUM_TX_QUEUES: u16 = 31;
 const IFLA_NUM_RX_QUEUES: u16 = 32;
+const IFLA_GSO_MAX_SEGS: u16 = 40;
 const IFLA_GSO_MAX_SIZE: u16 = 41;
 const IFLA_XDP: u16 = 43;
 const IFLA_GRO_MAX_SIZE: u16 = 58;
@@ -99,6 +100,11 @@ impl Links {
             MaxSize::GroIpv4 => IFLA_GRO_IPV4_MAX_SIZE,
         };
         self.set(edit(ifindex).u32(attribute, bytes))
+    }
+
+    /// Sets how many segments a packet handed to the device for segmentation can have.
+    pub fn set_gso_max_segs(&mut self, ifindex: u32, segments: u32) -> Result<()> {
+        self.set(edit(ifindex).u32(IFLA_GSO_MAX_SEGS, segments))
     }
 
     /// Stops the kernel from giving the link an IPv6 link-local address when it comes up, and so

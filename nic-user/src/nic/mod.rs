@@ -10,7 +10,10 @@ pub use name::InterfaceName;
 
 use crate::error::{Error, Result};
 use crate::netlink;
-use crate::netlink::ethtool_ioctl::{Channels, DriverInfo, EthtoolIoctl, Features};
+use crate::netlink::ethtool::Ethtool;
+use crate::netlink::ethtool::channels::Channels;
+use crate::netlink::ethtool::features::Features;
+use crate::netlink::ethtool_ioctl::{DriverInfo, EthtoolIoctl};
 use crate::netlink::link::{DeviceRef, LinkInfo, Links, XdpAttachment};
 use crate::netlink::netdev::{Netdev, XdpFeatures};
 
@@ -66,8 +69,9 @@ impl Nic {
         // Drivers that do not know a question answer with various errors; none of them is
         // worth refusing the interface for.
         let driver = ioctl.driver(&link.name).ok();
-        let channels = ioctl.channels(&link.name).ok();
-        let features = ioctl.features(&link.name).unwrap_or_default();
+        let mut ethtool = Ethtool::open().map_err(|error| error.while_doing(action))?;
+        let channels = ethtool.channels(link.ifindex).unwrap_or_default();
+        let features = ethtool.features(link.ifindex).unwrap_or_default();
         let xdp_features =
             Netdev::open().and_then(|mut netdev| netdev.xdp_features(link.ifindex)).ok();
         Ok(Self { link, driver, channels, features, xdp_features })

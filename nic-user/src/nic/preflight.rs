@@ -57,11 +57,15 @@ pub fn xdp_findings(nic: &Nic, wanted: XdpMode) -> Vec<Finding> {
 
 /// Whether a program that reads single buffers is too small for `nic`'s MTU in native mode.
 pub fn needs_frags(nic: &Nic) -> bool {
-    exceeded_limit(nic, Machine::current()).is_some()
+    exceeded_limit(nic).is_some()
 }
 
 /// The largest MTU for a program that reads single buffers, if `nic`'s is larger.
-fn exceeded_limit(nic: &Nic, machine: Machine) -> Option<u32> {
+pub fn exceeded_limit(nic: &Nic) -> Option<u32> {
+    exceeded_limit_on(nic, Machine::current())
+}
+
+fn exceeded_limit_on(nic: &Nic, machine: Machine) -> Option<u32> {
     let limit = known(nic).map_or(USUAL_MTU_LIMIT, |facts| facts.single_buffer_mtu);
     limit.bytes(machine.page_size).filter(|&limit| nic.mtu() > limit)
 }
@@ -131,7 +135,7 @@ fn takes_frags(nic: &Nic, machine: Machine) -> bool {
 }
 
 fn mtu_finding(nic: &Nic, machine: Machine) -> Option<Finding> {
-    let limit = exceeded_limit(nic, machine)?;
+    let limit = exceeded_limit_on(nic, machine)?;
     if takes_frags(nic, machine) {
         return None;
     }
@@ -145,14 +149,14 @@ fn mtu_finding(nic: &Nic, machine: Machine) -> Option<Finding> {
 }
 
 fn offload_is_on(nic: &Nic, feature: &str) -> Option<Finding> {
-    let state = nic.features.get(feature).filter(|feature| feature.on)?;
+    let state = nic.features.get(feature).filter(|feature| feature.active)?;
     let (name, driver) = (nic.name(), described(nic));
     let short = if feature == "rx-lro" { "lro" } else { feature };
     // virtio_net turns it off by itself unless the host forbids that.
-    if nic.driver_name() == Some("virtio_net") && !state.fixed {
+    if nic.driver_name() == Some("virtio_net") && !state.is_fixed() {
         return None;
     }
-    let fix = if state.fixed {
+    let fix = if state.is_fixed() {
         format!(
             "{feature} is [fixed]: turn it off on the host's side (QEMU: guest_tso4=off, \
              guest_tso6=off, guest_ufo=off), or use --mode generic"
@@ -164,7 +168,7 @@ fn offload_is_on(nic: &Nic, feature: &str) -> Option<Finding> {
 }
 
 fn offload_is_off(nic: &Nic, feature: &str) -> Option<Finding> {
-    nic.features.get(feature).filter(|feature| !feature.on)?;
+    nic.features.get(feature).filter(|feature| !feature.active)?;
     let short = feature.strip_prefix("rx-").unwrap_or(feature);
     Some(Finding {
         blocks: false,
@@ -252,7 +256,9 @@ fn described(nic: &Nic) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::netlink::ethtool_ioctl::{ChannelCounts, Channels, DriverInfo, Feature};
+    use crate::netlink::ethtool::channels::{ChannelCounts, Channels};
+    use crate::netlink::ethtool::features::Feature;
+    use crate::netlink::ethtool_ioctl::DriverInfo;
     use crate::netlink::link::LinkInfo;
 
     const MACHINE: Machine = Machine { kernel: KernelVersion(6, 1), cpus: 8, page_size: 4096 };
@@ -265,8 +271,12 @@ mod tests {
         }
     }
 
+    fn feature(active: bool, fixed: bool) -> Feature {
+        Feature { active, wanted: active, changeable: !fixed, never_changes: false }
+    }
+
     fn with_feature(mut nic: Nic, name: &str, fixed: bool) -> Nic {
-        nic.features.insert(name.to_owned(), Feature { on: true, fixed });
+        nic.features.insert(name.to_owned(), feature(true, fixed));
         nic
     }
 
@@ -285,7 +295,7 @@ mod tests {
     #[test]
     fn veth_is_told_that_it_starts_without_gro() {
         let mut veth = nic("veth", 1500);
-        veth.features.insert("rx-gro".to_owned(), Feature { on: false, fixed: false });
+        veth.features.insert("rx-gro".to_owned(), feature(false, false));
         let findings = findings_on(&veth, XdpMode::Native, MACHINE);
         let gro = findings.iter().find(|finding| finding.what.contains("rx-gro")).unwrap();
         assert!(!gro.blocks);
@@ -311,10 +321,10 @@ mod tests {
     #[test]
     fn frags_lift_the_limit_where_the_kernel_has_them() {
         let ice = nic("ice", 9000);
-        assert_eq!(exceeded_limit(&ice, MACHINE), Some(3046));
+        assert_eq!(exceeded_limit_on(&ice, MACHINE), Some(3046));
         assert_eq!(native(&ice, MACHINE).len(), 1);
         let newer = Machine { kernel: KernelVersion(6, 3), ..MACHINE };
-        assert_eq!(exceeded_limit(&ice, newer), Some(3046));
+        assert_eq!(exceeded_limit_on(&ice, newer), Some(3046));
         assert_eq!(native(&ice, newer), []);
     }
 

@@ -5,7 +5,6 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use aya::maps::{Array, Map, MapData};
 use nic_common::{
     counters::{Counters, IngressCounters, RxCounters, TxCounters},
     policy::CopyPolicy,
@@ -13,7 +12,7 @@ use nic_common::{
 };
 
 use super::{
-    object,
+    bpffs, pinned,
     slot::{self, Slot},
     sys::{self, LinkState},
 };
@@ -48,10 +47,14 @@ impl Attachment {
     ///
     /// It was attached by a nicctl with other counters, or its pins cannot be read.
     pub fn of(slot: Slot) -> Result<Option<Self>> {
-        if !slot.exists() {
+        if !slot.exists()? {
             return Ok(None);
         }
-        let record = read_record(&slot)?;
+        let record = match pinned::read_record(&slot) {
+            // It is being detached.
+            Err(_) if !slot.exists()? => return Ok(None),
+            record => record?,
+        };
         let xdp = sys::open_pin(&slot.pin(slot::XDP_LINK))
             .and_then(|link| sys::link_state(link.as_fd()))
             .ok();
@@ -109,7 +112,7 @@ impl Attachment {
 
     /// The copy policy in force.
     pub fn policy(&self) -> Result<CopyPolicy> {
-        read_policy(&self.slot)
+        pinned::read_policy(&self.slot)
     }
 
     /// Reads all counters.
@@ -130,44 +133,10 @@ impl Attachment {
     ) -> Result<Vec<C>> {
         let path = self.slot.pin(pin);
         let action = || format!("read counters of {}: {}", self.recorded_name(), path.display());
-        let map = sys::open_pin(&path).map_err(|error| Error::io(action(), &error))?;
+        let map = sys::open_pin(&path).map_err(|error| bpffs::error(action(), &error))?;
         sys::read_per_cpu(map.as_fd(), queues as usize, cpus)
             .map_err(|error| Error::io(action(), &error))
     }
-}
-
-/// The record in a slot, if this nicctl can read what it describes.
-pub fn read_record(slot: &Slot) -> Result<AttachRecord> {
-    let path = slot.pin(slot::RECORD);
-    let other_version = || {
-        Error::failed(format!(
-            "interface {} was attached by another version of nicctl, whose counters this one \
-             cannot read",
-            slot.ifindex
-        ))
-        .with_fix("detach it and attach it again, or use that version")
-    };
-    let map = Map::Array(object::pinned_map(&path)?);
-    let map: Array<MapData, AttachRecord> = map.try_into().map_err(|_| other_version())?;
-    let record = map.get(&0, 0).map_err(|error| object::loading("read the record", &error))?;
-    if record.layout == AttachRecord::LAYOUT { Ok(record) } else { Err(other_version()) }
-}
-
-/// The copy policy in a slot.
-pub fn read_policy(slot: &Slot) -> Result<CopyPolicy> {
-    let action = "read the copy policy";
-    let map = Map::Array(object::pinned_map(&slot.pin(slot::POLICY))?);
-    let map: Array<MapData, u64> =
-        map.try_into().map_err(|error| object::loading(action, &error))?;
-    map.get(&0, 0).map(CopyPolicy::from_word).map_err(|error| object::loading(action, &error))
-}
-
-/// Writes the copy policy into its map.
-pub fn set_policy(map: MapData, policy: CopyPolicy) -> Result<()> {
-    let action = "write the copy policy";
-    let mut map: Array<MapData, u64> =
-        Map::Array(map).try_into().map_err(|error| object::loading(action, &error))?;
-    map.set(0, policy.to_word(), 0).map_err(|error| object::loading(action, &error))
 }
 
 /// Text padded with zeros.

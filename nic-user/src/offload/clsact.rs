@@ -10,8 +10,8 @@ use aya::programs::{
 use nic_common::record::AttachRecord;
 
 use super::{
-    attachment,
-    object::{self, EGRESS, INGRESS, Object},
+    object::{EGRESS, INGRESS, Object},
+    pinned,
     slot::Slot,
 };
 use crate::{
@@ -57,7 +57,7 @@ pub fn attach(object: &mut Object, nic: &Nic, record: &mut AttachRecord) -> Resu
         } else {
             add_filter(program, nic, hook)
         }
-        .map_err(|error| object::loading(&action(&format!("attach {name}")), &*error))?;
+        .map_err(|error| pinned::aya_error(&action(&format!("attach {name}")), &*error))?;
         // Dropping it would remove the filter.
         std::mem::forget(link);
     }
@@ -89,7 +89,7 @@ fn replace_filter(
 /// Removes the filters of a slot, and the qdisc if it was made for them and nothing else hangs on
 /// it. Whatever is gone already is fine.
 pub fn remove(slot: &Slot) -> Result<()> {
-    let Ok(record) = attachment::read_record(slot) else { return Ok(()) };
+    let Ok(record) = pinned::read_record(slot) else { return Ok(()) };
     if !record.has(AttachRecord::CLSACT) {
         return Ok(());
     }

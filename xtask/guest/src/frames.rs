@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 /// Stacks of headers of every kind, which the walk's own tests have too.
-const SEEDS: &str = include_str!("../../nic-common/tests/headlen/basic.jsonl");
+const SEEDS: &str = include_str!("../../../nic-common/tests/headlen/basic.jsonl");
 
 /// Bytes that mean something at many places of headers.
 const TELLING: [u8; 24] = [
