@@ -5,6 +5,7 @@ pub mod name;
 pub mod namespace;
 pub mod preflight;
 pub mod resolve;
+pub mod setting;
 
 pub use name::InterfaceName;
 
