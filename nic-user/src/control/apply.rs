@@ -1,0 +1,305 @@
+//! Carrying a plan out: journal, then step by step, each looked at after it was made; all of it
+//! or nothing.
+
+use super::{
+    device::Device,
+    give_back::{GivenBack, Left, give_back},
+    journal::{Durability, Found, Journal, Journals, Obtained, Phase, StepState},
+    plan::{self, Change, Plan, Step},
+};
+use crate::{
+    error::{Error, Result},
+    netlink,
+    nic::setting::{Key, Settings, Value},
+};
+
+/// `ENOTSUPP`, which some drivers let through.
+const ENOTSUPP: i32 = 524;
+
+/// What the device made of one change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is as it was asked.
+    AsAsked,
+    /// The driver rounded it to what it can do.
+    Rounded(Value),
+    /// The driver cut it down without a word.
+    Clamped(Value),
+    /// It was accepted, and nothing changed.
+    NoEffect,
+    /// It was accepted, and is something else altogether.
+    Different(Value),
+    /// It was accepted, and the setting is no longer there.
+    Gone,
+}
+
+/// What became of one step.
+#[derive(Debug)]
+pub struct StepReport {
+    /// The step.
+    pub step: Step,
+    /// What became of it.
+    pub state: StepState,
+    /// For each change of a step that was done, what the device made of it.
+    pub outcomes: Vec<Outcome>,
+    /// What the kernel remarked, although it succeeded.
+    pub remark: Option<String>,
+    /// Why it failed, or was left out.
+    pub error: Option<String>,
+}
+
+/// What became of a plan.
+#[derive(Debug)]
+pub struct Report {
+    /// The interface.
+    pub interface: String,
+    /// Every step of the plan.
+    pub steps: Vec<StepReport>,
+    /// What to know: the notes of the plan, and what was found on the way.
+    pub notes: Vec<String>,
+    /// After a failure: what could not be taken back.
+    pub left: Vec<Left>,
+    /// Why not everything was done.
+    pub failure: Option<Error>,
+}
+
+impl Report {
+    /// The error that this amounts to: a failure, or something that was wanted for sure, was
+    /// accepted, and has no effect.
+    pub fn error(&mut self) -> Option<Error> {
+        if let Some(failure) = self.failure.take() {
+            return Some(failure);
+        }
+        let ignored: Vec<String> = self
+            .steps
+            .iter()
+            .flat_map(|report| report.step.changes.iter().zip(&report.outcomes))
+            .filter(|(change, outcome)| **outcome == Outcome::NoEffect && !change.best_effort)
+            .map(|(change, _)| change.key.to_string())
+            .collect();
+        (!ignored.is_empty()).then(|| {
+            let what = format!("{} accepted, without effect: {}", self.interface, ignored.join(", "));
+            Error::failed(what).with_fix("the driver ignores it: leave it out")
+        })
+    }
+}
+
+/// Carries out `plan`. A step that fails ends it, and everything is made what it was before.
+///
+/// The journal is on disk before the first step. Where one from an earlier apply is there, its
+/// originals stay the ones that [`restore`](super::restore()) gives back.
+///
+/// # Errors
+///
+/// The journal can not be written or read: nothing was changed. All other failures are in the
+/// report.
+pub fn apply(device: &mut dyn Device, plan: Plan, journals: &Journals) -> Result<Report> {
+    let mut report = Report {
+        interface: plan.identity.name.clone(),
+        steps: Vec::new(),
+        notes: plan.notes.clone(),
+        left: Vec::new(),
+        failure: None,
+    };
+    if plan.is_empty() {
+        return Ok(report);
+    }
+    let earlier = earlier(journals, &plan, &mut report.notes)?;
+    let journal = Journal::begin(&plan, earlier.as_ref());
+    journals.save(&journal, Durability::Synced)?;
+    let mut run = Run { device, journals, journal, report };
+    run.report.steps = plan.steps.iter().cloned().map(StepReport::planned).collect();
+    match run.steps() {
+        Ok(()) => run.journal.phase = Phase::Applied,
+        Err(failure) => run.undo(&plan, failure),
+    }
+    run.finish(earlier)
+}
+
+/// The journal of an earlier apply to the same interface. One of another interface that is no more
+/// is of no use to anyone: it is removed, and that is told.
+fn earlier(journals: &Journals, plan: &Plan, notes: &mut Vec<String>) -> Result<Option<Journal>> {
+    match journals.find(&plan.identity)? {
+        Found::Nothing => Ok(None),
+        Found::Same(journal) => Ok(Some(*journal)),
+        Found::Other { difference, identity, path } => {
+            // One in another namespace may still be there.
+            if identity.boot_id != plan.identity.boot_id
+                || identity.netns_cookie == plan.identity.netns_cookie
+            {
+                journals.remove_file(&path)?;
+                let name = identity.name;
+                notes.push(format!("the journal of a former {name} is removed: {difference}"));
+            }
+            Ok(None)
+        }
+    }
+}
+
+impl StepReport {
+    const fn planned(step: Step) -> Self {
+        Self { step, state: StepState::Planned, outcomes: Vec::new(), remark: None, error: None }
+    }
+}
+
+struct Run<'a> {
+    device: &'a mut dyn Device,
+    journals: &'a Journals,
+    journal: Journal,
+    report: Report,
+}
+
+impl Run<'_> {
+    fn steps(&mut self) -> Result<()> {
+        for index in 0..self.report.steps.len() {
+            let done = self.step(index);
+            if let (Some(entry), Some(report)) =
+                (self.journal.steps.get_mut(index), self.report.steps.get(index))
+            {
+                entry.state = report.state;
+            }
+            done?;
+            self.journals.save(&self.journal, Durability::Lazy)?;
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, index: usize) -> Result<()> {
+        let Some(report) = self.report.steps.get_mut(index) else { return Ok(()) };
+        let group = report.step.group;
+        let changes = &report.step.changes;
+        let values: Vec<(String, Value)> =
+            changes.iter().map(|change| (change.key.name.clone(), change.to.clone())).collect();
+        match self.device.write(group, &values) {
+            Ok(remark) => report.remark = remark,
+            Err(error) if may_be_left_out(changes, &error) => {
+                report.state = StepState::Skipped;
+                report.error = Some(error.to_string());
+                return Ok(());
+            }
+            Err(error) => {
+                report.state = StepState::Failed;
+                report.error = Some(error.to_string());
+                return Err(refused(&self.report.interface, &values, group.name(), &error));
+            }
+        }
+        let current = self.device.read_group(group).map_err(|error| {
+            report.state = StepState::Failed;
+            report.error = Some(error.to_string());
+            error.while_doing(format!("read back {group} of {}", self.report.interface))
+        })?;
+        report.state = StepState::Done;
+        report.outcomes = changes.iter().map(|change| outcome(change, &current)).collect();
+        for (change, outcome) in changes.iter().zip(&report.outcomes) {
+            note_obtained(&mut self.journal, change, outcome);
+        }
+        Ok(())
+    }
+
+    /// Makes everything what it was before this plan.
+    fn undo(&mut self, plan: &Plan, failure: Error) {
+        self.journal.phase = Phase::Undoing;
+        // Undoing is worth more than noting that it has begun.
+        let noted = self.journals.save(&self.journal, Durability::Lazy);
+        self.report.notes.extend(noted.err().map(|error| error.to_string()));
+        let given = give_back(self.device, &plan.touched);
+        self.report.notes.extend(given.gone.iter().map(|key| format!("{key} is no more")));
+        for report in &mut self.report.steps {
+            if report.state == StepState::Done {
+                report.state = state_after_undo(&report.step, &given);
+            }
+        }
+        for (entry, report) in self.journal.steps.iter_mut().zip(&self.report.steps) {
+            entry.state = report.state;
+        }
+        self.report.failure = Some(match given.vanished {
+            Some(vanished) => vanished.while_doing(failure.to_string()),
+            None => failure,
+        });
+        self.report.left = given.left;
+    }
+
+    /// Leaves on disk what is needed to give back what was changed, and nothing if that is
+    /// nothing.
+    fn finish(mut self, earlier: Option<Journal>) -> Result<Report> {
+        let failed = self.report.failure.is_some();
+        let undone = failed
+            && self.report.left.is_empty()
+            && self.report.steps.iter().all(|report| report.state != StepState::UndoFailed);
+        let changed_nothing =
+            !failed && self.report.steps.iter().all(|step| step.state == StepState::Skipped);
+        let saved = match earlier {
+            Some(earlier) if undone || changed_nothing => {
+                self.journals.save(&earlier, Durability::Lazy)
+            }
+            None if undone || changed_nothing => self.journals.remove(&self.journal.identity),
+            _ => self.journals.save(&self.journal, Durability::Synced),
+        };
+        if let Err(error) = saved {
+            // What was done stays done; the journal from before the first step can still restore.
+            self.report.notes.push(error.to_string());
+        }
+        Ok(self.report)
+    }
+}
+
+fn state_after_undo(step: &Step, given: &GivenBack) -> StepState {
+    let is_left = |key: &Key| given.left.iter().any(|left| left.key == *key);
+    let failed = given.vanished.is_some() || step.changes.iter().any(|c| is_left(&c.key));
+    if failed { StepState::UndoFailed } else { StepState::Undone }
+}
+
+/// Whether a refusal only says that the driver does not have what was wanted where it can be had.
+fn may_be_left_out(changes: &[Change], error: &netlink::Error) -> bool {
+    matches!(error.errno, libc::EOPNOTSUPP | ENOTSUPP)
+        && changes.iter().all(|change| change.best_effort)
+}
+
+fn refused(
+    interface: &str,
+    values: &[(String, Value)],
+    group: &str,
+    error: &netlink::Error,
+) -> Error {
+    let values: Vec<String> =
+        values.iter().map(|(name, value)| format!("{group}.{name} to {value}")).collect();
+    error.while_doing(format!("set {} on {interface}", values.join(", ")))
+}
+
+fn note_obtained(journal: &mut Journal, change: &Change, outcome: &Outcome) {
+    let got = match outcome {
+        Outcome::Rounded(got) | Outcome::Clamped(got) | Outcome::Different(got) => got,
+        Outcome::NoEffect => &change.from,
+        Outcome::AsAsked | Outcome::Gone => {
+            journal.obtained.remove(&change.key);
+            return;
+        }
+    };
+    let obtained = Obtained { asked: change.to.clone(), got: got.clone() };
+    journal.obtained.insert(change.key.clone(), obtained);
+}
+
+/// What the device made of `change`, by what it reads now.
+fn outcome(change: &Change, current: &Settings) -> Outcome {
+    let Some(setting) = current.get(&change.key) else { return Outcome::Gone };
+    let got = &setting.value;
+    if plan::same(&change.key, got, &change.to) {
+        return Outcome::AsAsked;
+    }
+    if plan::same(&change.key, got, &change.from) {
+        return Outcome::NoEffect;
+    }
+    match (&change.to, got) {
+        (Value::Number(asked), Value::Number(number)) if is_cut(*asked, *number) => {
+            Outcome::Clamped(got.clone())
+        }
+        (Value::Number(_), Value::Number(_)) => Outcome::Rounded(got.clone()),
+        _ => Outcome::Different(got.clone()),
+    }
+}
+
+/// Rounding is up, or down by a little; what is more than an eighth less was cut to some limit.
+const fn is_cut(asked: u64, got: u64) -> bool {
+    got < asked && asked - got > asked / 8
+}
+
