@@ -78,7 +78,8 @@ impl Report {
             .map(|(change, _)| change.key.to_string())
             .collect();
         (!ignored.is_empty()).then(|| {
-            let what = format!("{} accepted, without effect: {}", self.interface, ignored.join(", "));
+            let what =
+                format!("{} accepted, without effect: {}", self.interface, ignored.join(", "));
             Error::failed(what).with_fix("the driver ignores it: leave it out")
         })
     }
@@ -303,3 +304,5 @@ const fn is_cut(asked: u64, got: u64) -> bool {
     got < asked && asked - got > asked / 8
 }
 
+#[cfg(test)]
+mod tests;

@@ -49,8 +49,8 @@ pub(super) struct Fake {
     pub(super) faults: BTreeMap<usize, Fault>,
     /// What goes wrong at every write of this group.
     pub(super) refuses: BTreeMap<Group, i32>,
-    /// The n-th read, from 0, fails with this errno.
-    pub(super) read_faults: BTreeMap<usize, i32>,
+    /// What goes wrong at the n-th read, from 0; before and after are the same there.
+    pub(super) read_faults: BTreeMap<usize, Fault>,
     pub(super) writes: Vec<(Group, Vec<(String, Value)>)>,
     pub(super) reads: usize,
     gone: bool,
@@ -137,11 +137,13 @@ impl Fake {
         self
     }
 
-    /// What a process sees that is started after another one was killed.
-    pub(super) fn with_new_process(mut self) -> Self {
+    /// From here on nothing goes wrong, and writes and reads are counted from 0: as seen by
+    /// another process.
+    pub(super) fn new_process(&mut self) {
         self.faults.clear();
         self.read_faults.clear();
-        self
+        self.writes.clear();
+        self.reads = 0;
     }
 
     fn set(&mut self, group: Group, name: &str, value: &Value) -> netlink::Result<()> {
@@ -219,7 +221,14 @@ impl Device for Fake {
             return Err(Error::not_found("no interface has the index 3"));
         }
         match self.read_faults.get(&read) {
-            Some(errno) => Err(netlink::Error::from_errno(*errno).while_doing("read eth0")),
+            Some(Fault::KillBefore | Fault::KillAfter) => kill(),
+            Some(Fault::Errno(errno) | Fault::Half(errno)) => {
+                Err(netlink::Error::from_errno(*errno).while_doing("read eth0"))
+            }
+            Some(Fault::Vanish) => {
+                self.gone = true;
+                Err(Error::not_found("no interface has the index 3"))
+            }
             None => Ok(self.settings.clone()),
         }
     }

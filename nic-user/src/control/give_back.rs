@@ -155,8 +155,12 @@ impl Run<'_> {
                 given.left = self.originals.iter().map(left).collect();
             }
             Ok(current) => {
-                given.gone =
-                    self.originals.keys().filter(|key| !current.contains_key(key)).cloned().collect();
+                given.gone = self
+                    .originals
+                    .keys()
+                    .filter(|key| !current.contains_key(key))
+                    .cloned()
+                    .collect();
                 given.left = differing(self.originals, &current)
                     .into_iter()
                     .map(|change| Left {

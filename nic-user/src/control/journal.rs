@@ -45,9 +45,7 @@ pub enum Phase {
 }
 
 /// What became of one step.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum StepState {
     /// It has not begun, or was interrupted.
@@ -201,8 +199,11 @@ impl Journals {
                 let same_place = identity.netns_cookie == interface.netns_cookie;
                 let same_mac = identity.mac.is_some() && identity.mac == interface.mac;
                 let difference = identity.difference(interface)?;
-                (same_name && (same_place || same_mac))
-                    .then_some(Found::Other { difference, identity, path })
+                (same_name && (same_place || same_mac)).then_some(Found::Other {
+                    difference,
+                    identity,
+                    path,
+                })
             },
         )
     }

@@ -63,12 +63,7 @@ pub const fn known(group: Group) -> &'static [&'static str] {
             "gro-ipv4-max-size",
             "gso-max-segs",
         ],
-        Group::PrivateFlag
-        | Group::Rss
-        | Group::Napi
-        | Group::Rps
-        | Group::Xps
-        | Group::Irq => &[],
+        Group::PrivateFlag | Group::Rss | Group::Napi | Group::Rps | Group::Xps | Group::Irq => &[],
     }
 }
 
@@ -220,7 +215,10 @@ mod tests {
     fn the_nearest_name_is_suggested() {
         assert_eq!(suggestion(Group::Coalesce, "rx-usec", []), Some("rx-usecs"));
         assert_eq!(suggestion(Group::Feature, "tsoo", []), Some("tso"));
-        assert_eq!(suggestion(Group::PrivateFlag, "rx_stridng", ["rx_striding"]), Some("rx_striding"));
+        assert_eq!(
+            suggestion(Group::PrivateFlag, "rx_stridng", ["rx_striding"]),
+            Some("rx_striding")
+        );
         assert_eq!(suggestion(Group::Irq, "1", []), None);
     }
 

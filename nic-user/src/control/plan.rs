@@ -104,7 +104,7 @@ impl Plan {
 /// Everything that is wanted and can not be, with the way out: unknown or absent settings, values
 /// of the wrong kind or out of limits, what is fixed, contradictions. Nothing was changed.
 pub fn plan(desired: &Desired, current: &Settings, context: &Context<'_>) -> Result<Plan> {
-    let mut planner = Planner { current, context, ..Planner::new(current, context) };
+    let mut planner = Planner::new(current, context);
     planner.decide_all(desired);
     planner.find_contradictions(desired);
     planner.warn();
@@ -294,7 +294,9 @@ impl<'a> Planner<'a> {
         let nearest = names::suggestion(key.group, &key.name, names.iter().copied())
             .filter(|nearest| names.contains(nearest));
         Verdict::Refuse(match nearest {
-            Some(nearest) => refusal.with_fix(format_args!("did you mean {}.{nearest}?", key.group)),
+            Some(nearest) => {
+                refusal.with_fix(format_args!("did you mean {}.{nearest}?", key.group))
+            }
             None if names.is_empty() => refusal.with_fix(format_args!(
                 "leave it out: the driver has no settings of the group {}",
                 key.group
@@ -410,13 +412,18 @@ impl<'a> Planner<'a> {
             let these: Vec<(Key, Value)> = self.wishes(rule.these, rule.are);
             for (key, value) in these {
                 for (other, being) in self.wishes(rule.with, rule.being) {
+                    // What is so already may be so.
+                    if !self.changes.contains_key(&key) && !self.changes.contains_key(&other) {
+                        continue;
+                    }
                     let where_ = |key| origin(key).unwrap_or_default();
                     let what = format!(
                         "{key} {value} ({}) contradicts {other} {being} ({})",
                         where_(&key),
                         where_(&other)
                     );
-                    let fix = format!("leave one of them out: in a profile, {} = \"keep\"", other.name);
+                    let fix =
+                        format!("leave one of them out: in a profile, {} = \"keep\"", other.name);
                     self.refusals.push(Refusal::new(Kind::Usage, what).with_fix(fix));
                 }
                 if self.changes.contains_key(&key) {
@@ -490,26 +497,35 @@ impl<'a> Planner<'a> {
         Ok(Plan { identity, steps, notes: self.notes, touched })
     }
 
-    /// Writes again what another change overwrites, although nobody wants it changed.
+    /// Writes again what another change overwrites: what was wished and is so already, and what
+    /// is known to be overwritten although nobody wishes it changed.
     fn keep_what_is_overwritten(&mut self) {
         let kept: Vec<Change> = self
-            .changes
-            .values()
-            .filter_map(|change| {
-                let key = rules::overwritten_by(&change.key, &change.to)?;
-                let setting = self.current.get(&key)?;
-                let stays = !self.changes.contains_key(&key) && setting.value != change.to;
-                (stays && setting.access == Access::ReadWrite).then(|| Change {
-                    key,
+            .current
+            .iter()
+            .filter(|(key, setting)| {
+                setting.access == Access::ReadWrite && !self.changes.contains_key(key)
+            })
+            .filter_map(|(key, setting)| {
+                let by = self.changes.values().find(|change| self.overwrites(change, key))?;
+                Some(Change {
+                    key: key.clone(),
                     from: setting.value.clone(),
                     to: setting.value.clone(),
-                    asked: Some(format!("kept: {} overwrites it", change.key)),
+                    asked: Some(format!("kept: {} may change it", by.key)),
                     kept: true,
-                    best_effort: change.best_effort,
+                    best_effort: by.best_effort,
                 })
             })
             .collect();
         self.changes.extend(kept.into_iter().map(|change| (change.key.clone(), change)));
+    }
+
+    /// Whether `change` may change `key`, which is to stay as it is.
+    fn overwrites(&self, change: &Change, key: &Key) -> bool {
+        let disturbs = |row: &rules::Disturbance| row.of.has(&change.key) && row.disturbs.has(key);
+        rules::overwritten_by(&change.key, &change.to).as_ref() == Some(key)
+            || self.wanted.contains_key(key) && rules::DISTURBANCES.iter().any(disturbs)
     }
 }
 
@@ -630,3 +646,6 @@ pub fn with_arguments(mut desired: Desired, arguments: &[String]) -> Result<Desi
     desired.extend(wanted::from_arguments(arguments)?);
     Ok(desired)
 }
+
+#[cfg(test)]
+mod tests;

@@ -91,7 +91,8 @@ impl Parser<'_> {
     fn group(&self, settings: &mut Desired, key: &Name<'_>, value: &Entry<'_>) -> Result<()> {
         let text = key.get_ref();
         let Some(group) = Group::ALL.into_iter().find(|group| group.name() == text) else {
-            let names = Group::ALL.map(Group::name).into_iter().chain([DESCRIPTION, EXTENDS, MATCH]);
+            let names =
+                Group::ALL.map(Group::name).into_iter().chain([DESCRIPTION, EXTENDS, MATCH]);
             return Err(self.unknown_key(key, "a profile", names));
         };
         // What goes by its kernel name is put over what goes by one of ethtool's names for

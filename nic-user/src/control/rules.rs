@@ -134,7 +134,11 @@ pub const ORDER: &[Stage] = &[
         "after the sizes that overwrite them",
         "net/core/dev.c netif_set_gso_max_size, netif_set_gro_max_size",
     ),
-    stage(Names::all(Group::Copybreak), "it depends on nothing but the MTU", "drivers' set_tunable"),
+    stage(
+        Names::all(Group::Copybreak),
+        "it depends on nothing but the MTU",
+        "drivers' set_tunable",
+    ),
     stage(
         Names::all(Group::Pause),
         "late: it negotiates with the other side, and the link may be down after it",
@@ -413,8 +417,7 @@ struct InterruptionRow {
 }
 
 const INTEL_DOWN: &[&str] = &["igb", "igbvf", "igc", "ixgbe", "ixgbevf", "e1000", "e1000e"];
-const INTEL_SOURCE: &str =
-    "drivers/net/ethernet/intel: *_set_ringparam, *_set_channels, *_change_mtu call *_down, which \
+const INTEL_SOURCE: &str = "drivers/net/ethernet/intel: *_set_ringparam, *_set_channels, *_change_mtu call *_down, which \
      turns the carrier off (igb_down, e1000e_down, ixgbe_down)";
 const VIRTUAL: &[&str] = &["veth", "tun", "ifb", "vxlan", "macvlan", "bridge", "netdevsim"];
 const VIRTUAL_SOURCE: &str = "software devices: no ring is made anew under traffic";

@@ -70,7 +70,9 @@ pub fn write_report(report: &Report, out: &mut dyn Write, style: Style) -> io::R
     let all = report.steps.len();
     match (&report.failure, all) {
         (None, 0) => writeln!(out, "{name}: nothing to change")?,
-        (None, _) => writeln!(out, "{}", style.bold(format!("{name}: {done} of {all} steps done")))?,
+        (None, _) => {
+            writeln!(out, "{}", style.bold(format!("{name}: {done} of {all} steps done")))?
+        }
         (Some(_), _) => writeln!(out, "{}", style.bold(format!("{name}: not applied")))?,
     }
     for step in &report.steps {

@@ -57,7 +57,9 @@ fn number_or_text(text: &str) -> Result<Value, String> {
     if !unsigned.bytes().all(|byte| byte.is_ascii_digit()) || unsigned.is_empty() {
         return Ok(Value::Text(text.to_owned()));
     }
-    text.parse().map(Value::Number).map_err(|_| format!("is {text}; 0 to {} are possible", u64::MAX))
+    text.parse()
+        .map(Value::Number)
+        .map_err(|_| format!("is {text}; 0 to {} are possible", u64::MAX))
 }
 
 impl fmt::Display for Wanted {
@@ -229,7 +231,8 @@ mod tests {
 
     #[test]
     fn arguments_become_wishes() {
-        let desired = arguments(&["ring.rx=max", "coalesce.rx-usecs = 20", "feature.gro=on"]).unwrap();
+        let desired =
+            arguments(&["ring.rx=max", "coalesce.rx-usecs = 20", "feature.gro=on"]).unwrap();
         let of = |group, name| &desired[&Key::new(group, name)].wanted;
         assert_eq!(*of(Group::Ring, "rx"), Wanted::Max);
         assert_eq!(*of(Group::Coalesce, "rx-usecs"), Wanted::Value(20_u64.into()));
