@@ -49,6 +49,11 @@ impl Error {
         Self::new(Kind::NotFound, message)
     }
 
+    /// The process lacks a privilege.
+    pub fn not_permitted(message: impl Into<String>) -> Self {
+        Self::new(Kind::NotPermitted, message)
+    }
+
     /// An I/O error while doing `action`; a lack of privilege is told from other failures.
     pub fn io(action: impl fmt::Display, error: &std::io::Error) -> Self {
         let kind = match error.raw_os_error() {

@@ -117,7 +117,7 @@ fn the_kernel_says_why_two_modes_do_not_go_together() {
     attach(host, ifindex, Some(&program), XdpMode::Generic).unwrap();
     let error = attach(host, ifindex, Some(&program), XdpMode::Native).unwrap_err();
     let message = "Native and generic XDP can't be active at the same time".to_owned();
-    assert_eq!(error, Error { errno: libc::EEXIST, message: Some(message) });
+    assert_eq!(error, Error::new(libc::EEXIST, message));
     let nic = read(host, host.interface());
     assert_eq!(nic.xdp().iter().map(|xdp| xdp.mode).collect::<Vec<_>>(), [XdpMode::Generic]);
 }

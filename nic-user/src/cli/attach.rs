@@ -10,7 +10,7 @@ use super::{name, policy::PolicyArgs, target};
 use crate::{
     error::Result,
     netlink::link::XdpMode,
-    nic::namespace,
+    nic::{Nic, namespace},
     offload::{self, Attached, Lock, ModeWanted, Options, Slot},
     report::json::{self, Version},
 };
@@ -34,6 +34,8 @@ pub(super) enum Mode {
 /// process. Checks first what the driver needs, and says what is missing. Attaching again upgrades
 /// the programs in place: counters are kept, and no packet goes uncounted. A program of somebody
 /// else is never removed. A bond, VLAN or team is resolved to the interfaces below it.
+///
+/// It takes root, or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON and write access to bpffs.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -45,7 +47,7 @@ pub(super) struct Args {
     #[arg(value_name = "IFACE", required = true, value_parser = name::utf8())]
     interfaces: Vec<String>,
 
-    /// How XDP runs
+    /// Where the XDP program runs
     #[arg(long, value_enum, value_name = "MODE", default_value = "auto")]
     mode: Mode,
 
@@ -53,7 +55,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAME", value_parser = name::utf8())]
     netns: Option<String>,
 
-    /// Pull packets together that are to be copied but arrive in pieces
+    /// Pull packets together, at TC ingress, that are to be copied but arrive in pieces
     #[arg(long)]
     pull: bool,
 
@@ -110,6 +112,8 @@ struct Entry {
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     target::enter(args.netns.as_deref())?;
     let (nics, resolved) = target::interfaces(&args.interfaces)?;
+    let names: Vec<&str> = nics.iter().map(Nic::name).collect();
+    offload::check_privileges(format_args!("attach to {}", names.join(", ")))?;
     let policy = |base| args.policy.over(base);
     let options = Options {
         mode: match args.mode {
@@ -133,7 +137,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
 }
 
 /// Attaches to all or to none: when one fails, those attached for the first time are detached.
-fn attach_all(nics: &[crate::nic::Nic], options: &Options<'_>) -> Result<Vec<Attached>> {
+fn attach_all(nics: &[Nic], options: &Options<'_>) -> Result<Vec<Attached>> {
     let lock = Lock::take(target::say_waiting)?;
     let mut attached: Vec<Attached> = Vec::new();
     for nic in nics {
@@ -142,7 +146,7 @@ fn attach_all(nics: &[crate::nic::Nic], options: &Options<'_>) -> Result<Vec<Att
             Err(error) => {
                 let netns = namespace::current_cookie()?;
                 for new in attached.iter().filter(|attached| !attached.upgraded) {
-                    offload::detach(&lock, &Slot::new(netns, new.ifindex)?)?;
+                    offload::detach(&lock, &Slot::new(netns, new.ifindex))?;
                 }
                 return Err(error);
             }

@@ -67,18 +67,32 @@ struct Entry {
 
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     target::enter(args.netns.as_deref())?;
-    let slots = if args.all {
-        all()?
-    } else {
-        target::slots(&args.interfaces, namespace::current_cookie()?)?
-    };
+    let slots =
+        if args.all { all()? } else { named(&args.interfaces, namespace::current_cookie()?)? };
     let interfaces = if args.dry_run {
-        slots.into_iter().map(|(name, slot)| entry(name, &slot, slot.exists())).collect()
+        slots
+            .into_iter()
+            .map(|(name, slot)| Ok(entry(name, &slot, slot.exists()?)))
+            .collect::<Result<_>>()?
     } else {
         detach(slots)?
     };
     report(args, interfaces, out)?;
     Ok(())
+}
+
+/// The slots of these interfaces, and of earlier ones of the same names that are gone.
+fn named(names: &[String], netns: u64) -> Result<Vec<(String, Slot)>> {
+    let mut slots = target::slots(names, netns)?;
+    for name in names {
+        let recorded = target::recorded(name, netns)?.into_iter();
+        for slot in recorded.filter(Attachment::is_stale).map(|gone| gone.slot().clone()) {
+            if slots.iter().all(|(_, known)| *known != slot) {
+                slots.push((name.clone(), slot));
+            }
+        }
+    }
+    Ok(slots)
 }
 
 fn all() -> Result<Vec<(String, Slot)>> {
@@ -89,16 +103,20 @@ fn all() -> Result<Vec<(String, Slot)>> {
     Ok(Slot::all()?.into_iter().map(|slot| (name(&slot), slot)).collect())
 }
 
+/// Detaches from all that it can, whatever becomes of the others; then reports the first failure.
 fn detach(slots: Vec<(String, Slot)>) -> Result<Vec<Entry>> {
+    if offload::existing_root()?.is_none() {
+        return Ok(slots.into_iter().map(|(name, slot)| entry(name, &slot, false)).collect());
+    }
     let lock = Lock::take(target::say_waiting)?;
-    slots
+    let results: Vec<Result<Entry>> = slots
         .into_iter()
-        .map(|(name, slot)| {
-            let was_attached = offload::detach(&lock, &slot)
-                .map_err(|error| error.while_doing(format!("detach from {name}")))?;
-            Ok(entry(name, &slot, was_attached))
+        .map(|(name, slot)| match offload::detach(&lock, &slot) {
+            Ok(was_attached) => Ok(entry(name, &slot, was_attached)),
+            Err(error) => Err(error.while_doing(format!("detach from {name}"))),
         })
-        .collect()
+        .collect();
+    results.into_iter().collect()
 }
 
 fn entry(name: String, slot: &Slot, was_attached: bool) -> Entry {

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
-    located::{self, Located},
+    located::{self, Located, Unreadable},
     name, target,
 };
 use crate::report::{
@@ -18,6 +18,9 @@ use crate::report::{
 };
 
 /// List what is attached where: mode, since when, programs
+///
+/// Mode `gone` is an interface that no longer exists, `unreadable` one whose pins were damaged or
+/// made by another version of nicctl; `nicctl detach` clears either away.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -39,6 +42,20 @@ pub(super) struct Document {
     version: Version<1>,
     /// One entry an attachment.
     interfaces: Vec<Entry>,
+    /// Attachments that cannot be read.
+    unreadable: Vec<Broken>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Broken {
+    /// Name of the interface, if it is known.
+    name: String,
+    /// Its index in its network namespace.
+    ifindex: u32,
+    /// The network namespace, unless it is the present one.
+    netns: Option<String>,
+    /// What is wrong.
+    reason: String,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -75,18 +92,23 @@ struct Entry {
 
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     target::enter(args.netns.as_deref())?;
-    let attachments = located::attachments(&[], args.netns.is_none())?;
-    let interfaces: Vec<Entry> = attachments.into_iter().map(Entry::from).collect();
+    let (attachments, unreadable) = located::all(args.netns.is_none())?;
+    let document = Document {
+        version: Version,
+        interfaces: attachments.into_iter().map(Entry::from).collect(),
+        unreadable: unreadable.into_iter().map(Broken::from).collect(),
+    };
     if args.json {
-        json::write_pretty(out, &Document { version: Version, interfaces })?;
+        json::write_pretty(out, &document)?;
     } else {
-        table(&interfaces, out)?;
+        table(&document, out)?;
     }
     Ok(())
 }
 
-fn table(interfaces: &[Entry], out: &mut dyn Write) -> io::Result<()> {
-    if interfaces.is_empty() {
+fn table(document: &Document, out: &mut dyn Write) -> io::Result<()> {
+    let Document { interfaces, unreadable, .. } = document;
+    if interfaces.is_empty() && unreadable.is_empty() {
         return writeln!(out, "nothing is attached");
     }
     let mut table = Table::new([
@@ -99,11 +121,12 @@ fn table(interfaces: &[Entry], out: &mut dyn Write) -> io::Result<()> {
         ("OUT", Align::Right),
         ("VERSION", Align::Left),
     ]);
-    let id = |id: Option<u32>| id.map_or_else(|| "-".to_owned(), |id| id.to_string());
+    let none = || "-".to_owned();
+    let id = |id: Option<u32>| id.map_or_else(none, |id| id.to_string());
     for entry in interfaces {
         table.push([
             entry.name.clone(),
-            entry.netns.clone().unwrap_or_else(|| "-".to_owned()),
+            entry.netns.clone().unwrap_or_else(none),
             if entry.stale { "gone" } else { entry.mode }.to_owned(),
             entry.attached_at.clone(),
             id(entry.xdp_program),
@@ -112,7 +135,23 @@ fn table(interfaces: &[Entry], out: &mut dyn Write) -> io::Result<()> {
             entry.object_version.clone(),
         ]);
     }
-    table.write(out, Style::for_stdout())
+    for broken in unreadable {
+        let netns = broken.netns.clone().unwrap_or_else(none);
+        let mode = "unreadable".to_owned();
+        table.push([broken.name.clone(), netns, mode, none(), none(), none(), none(), none()]);
+    }
+    table.write(out, Style::for_stdout())?;
+    for Broken { name, reason, .. } in unreadable {
+        writeln!(out, "{name}: {reason}")?;
+    }
+    Ok(())
+}
+
+impl From<Unreadable> for Broken {
+    fn from(Unreadable { ifindex, name, netns, error }: Unreadable) -> Self {
+        let fix = error.fix().map(|fix| format!("; {fix}")).unwrap_or_default();
+        Self { name, ifindex, netns, reason: format!("{error}{fix}") }
+    }
 }
 
 impl From<Located> for Entry {

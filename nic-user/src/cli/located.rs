@@ -3,7 +3,7 @@
 use super::target;
 use crate::{
     counters::Snapshot,
-    error::{Kind, Result},
+    error::{Error, Result},
     netlink::link::Links,
     nic::namespace,
     offload::{Attachment, Slot},
@@ -19,61 +19,106 @@ pub(super) struct Located {
     pub(super) netns: Option<String>,
 }
 
-/// The attachments of these interfaces; without names, all in the present namespace, or in every
-/// one.
-pub(super) fn attachments(names: &[String], every_namespace: bool) -> Result<Vec<Located>> {
-    let here = namespace::current_cookie()?;
-    if names.is_empty() {
-        let slots = Slot::all()?.into_iter();
-        return slots
-            .filter(|slot| every_namespace || slot.netns == here)
-            .filter_map(|slot| Attachment::of(slot).transpose())
-            .map(|attachment| Ok(locate(attachment?, here)))
-            .collect();
+/// An attachment whose pins cannot be read.
+pub(super) struct Unreadable {
+    /// Index of the interface in its network namespace.
+    pub(super) ifindex: u32,
+    /// The name of the interface, or `interface 7` if that is not known.
+    pub(super) name: String,
+    /// The name of its network namespace, unless that is the present one.
+    pub(super) netns: Option<String>,
+    /// Why.
+    pub(super) error: Error,
+}
+
+impl From<Unreadable> for Error {
+    fn from(Unreadable { name, error, .. }: Unreadable) -> Self {
+        error.while_doing(name)
     }
-    target::slots(names, here)?
+}
+
+/// All attachments in the present namespace, or in every one; and those that cannot be read.
+pub(super) fn all(every_namespace: bool) -> Result<(Vec<Located>, Vec<Unreadable>)> {
+    let here = namespace::current_cookie()?;
+    let (mut located, mut unreadable) = (Vec::new(), Vec::new());
+    for slot in Slot::all()?.into_iter().filter(|slot| every_namespace || slot.netns == here) {
+        let ifindex = slot.ifindex;
+        let (name, netns) = locate(&slot, here);
+        match Attachment::of(slot) {
+            Ok(Some(attachment)) => {
+                let name = name.unwrap_or_else(|| attachment.recorded_name());
+                located.push(Located { attachment, name, netns });
+            }
+            Ok(None) => {}
+            Err(error) => {
+                let name = name.unwrap_or_else(|| format!("interface {ifindex}"));
+                unreadable.push(Unreadable { ifindex, name, netns, error });
+            }
+        }
+    }
+    Ok((located, unreadable))
+}
+
+/// The attachments of these interfaces in the present namespace.
+pub(super) fn named(names: &[String]) -> Result<Vec<Located>> {
+    target::slots(names, namespace::current_cookie()?)?
         .into_iter()
-        .map(|(name, slot)| match Attachment::of(slot)? {
-            Some(attachment) => Ok(Located { attachment, name, netns: None }),
-            None => Err(target::not_attached(&name)),
+        .map(|(name, slot)| match Attachment::of(slot) {
+            Ok(Some(attachment)) => Ok(Located { attachment, name, netns: None }),
+            Ok(None) => Err(target::not_attached(&name)),
+            Err(error) => Err(error.while_doing(name)),
         })
         .collect()
 }
 
-fn locate(attachment: Attachment, here: u64) -> Located {
-    let slot = attachment.slot();
-    let (name, netns) = if slot.netns == here {
-        (Links::open().and_then(|mut links| links.by_index(slot.ifindex)).ok(), None)
-    } else {
-        let name = namespace::name_of_cookie(slot.netns);
-        (None, Some(name.unwrap_or_else(|| format!("cookie {}", slot.netns))))
-    };
-    let name = name.map_or_else(|| attachment.recorded_name(), |link| link.name);
-    Located { attachment, name, netns }
+/// The name of an interface, and of its network namespace unless that is `here`.
+fn locate(slot: &Slot, here: u64) -> (Option<String>, Option<String>) {
+    if slot.netns == here {
+        let link = Links::open().and_then(|mut links| links.by_index(slot.ifindex));
+        return (link.ok().map(|link| link.name), None);
+    }
+    let netns = namespace::name_of_cookie(slot.netns);
+    (None, Some(netns.unwrap_or_else(|| format!("cookie {}", slot.netns))))
 }
 
-/// The counters of these interfaces, now. With no names, an interface that is detached in this
-/// moment is left out.
-pub(super) fn snapshots(names: &[String], every_namespace: bool) -> Result<Vec<Snapshot>> {
+/// The counters of these interfaces, now; without names, of all there are, and the error of the
+/// first that cannot be read.
+pub(super) fn snapshots(
+    names: &[String],
+    every_namespace: bool,
+) -> Result<(Vec<Snapshot>, Option<Error>)> {
+    if !names.is_empty() {
+        let snapshots = named(names)?.into_iter().map(snapshot).collect::<Result<_>>()?;
+        return Ok((snapshots, None));
+    }
+    let (located, unreadable) = all(every_namespace)?;
+    let mut first = unreadable.into_iter().next().map(Error::from);
     let mut snapshots = Vec::new();
-    for located in attachments(names, every_namespace)? {
+    for located in located {
+        let slot = located.attachment.slot().clone();
         match snapshot(located) {
-            Err(error) if names.is_empty() && error.kind() == Kind::NotFound => {}
-            snapshot => snapshots.push(snapshot?),
+            Ok(snapshot) => snapshots.push(snapshot),
+            // It is being detached.
+            Err(_) if !slot.exists()? => {}
+            Err(error) => first = first.or(Some(error)),
         }
     }
-    Ok(snapshots)
+    match first {
+        Some(error) if snapshots.is_empty() => Err(error),
+        first => Ok((snapshots, first)),
+    }
 }
 
 fn snapshot(located: Located) -> Result<Snapshot> {
     let Located { attachment, name, netns } = located;
     let readings = attachment.read()?;
+    let policy = attachment.policy().map_err(|error| error.while_doing(&name))?;
     Ok(Snapshot {
         name,
         ifindex: attachment.slot().ifindex,
         netns,
         mode: attachment.mode().name().to_owned(),
-        policy: attachment.policy()?,
+        policy,
         attached_at: attachment.attached_at(),
         taken_at: std::time::Instant::now(),
         rx: readings.rx,

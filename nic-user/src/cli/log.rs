@@ -27,7 +27,7 @@ Examples:
   nicctl attach eth0 --log && nicctl log eth0
   nicctl log --json")]
 pub(super) struct Args {
-    /// Interface to follow; all that are attached without
+    /// Interface to follow; all attached ones if there is none
     #[arg(value_name = "IFACE", value_parser = name::utf8())]
     interface: Option<String>,
 
@@ -52,8 +52,11 @@ pub(super) struct Document {
 
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     target::enter(args.netns.as_deref())?;
-    let names: Vec<String> = args.interface.iter().cloned().collect();
-    let logged = logged(located::attachments(&names, args.netns.is_none())?)?;
+    let attachments = match &args.interface {
+        Some(name) => located::named(std::slice::from_ref(name))?,
+        None => located::all(args.netns.is_none())?.0,
+    };
+    let logged = logged(attachments)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

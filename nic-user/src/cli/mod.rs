@@ -11,6 +11,7 @@ mod man;
 mod name;
 mod policy;
 mod schema;
+mod show;
 mod stats;
 mod target;
 
@@ -33,7 +34,16 @@ Exit codes:
 
 /// eBPF/XDP offload toolkit for Linux network interfaces
 #[derive(Debug, Parser)]
-#[command(name = "nicctl", version, max_term_width = 100)]
+#[command(
+    name = "nicctl",
+    version,
+    max_term_width = 100,
+    after_help = "\
+Examples:
+  nicctl attach eth0
+  nicctl stats eth0 --watch
+  nicctl detach eth0"
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -43,6 +53,7 @@ struct Cli {
 enum Command {
     Attach(attach::Args),
     Stats(stats::Args),
+    Show(show::Args),
     List(list::Args),
     Detach(detach::Args),
     Log(log::Args),
@@ -57,6 +68,7 @@ impl Command {
         match self {
             Self::Attach(args) => attach::run(&args, out),
             Self::Stats(args) => stats::run(&args, out),
+            Self::Show(args) => show::run(&args, out),
             Self::List(args) => list::run(&args, out),
             Self::Detach(args) => detach::run(&args, out),
             Self::Log(args) => log::run(&args, out),

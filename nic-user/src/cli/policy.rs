@@ -1,6 +1,6 @@
 //! The copy policy as arguments.
 
-use clap::{Args, ValueEnum, value_parser};
+use clap::{Args, ValueEnum};
 use nic_common::policy::CopyPolicy;
 
 /// On or off.
@@ -15,18 +15,24 @@ enum Switch {
 #[command(next_help_heading = "Copy policy")]
 pub(super) struct PolicyArgs {
     /// Copy frames of up to N bytes whole, 0 to 2048; 0 copies none [default: 256]
-    #[arg(long, value_name = "N",
-        value_parser = value_parser!(u16).range(0..=CopyPolicy::RX_COPYBREAK_MAX as i64))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true,
+        value_parser = bytes::<{ CopyPolicy::RX_COPYBREAK_MAX }>)]
     rx_copybreak: Option<u16>,
 
-    /// Split off headers of up to N bytes, 0 to 2048 [default: 256]
-    #[arg(long, value_name = "N",
-        value_parser = value_parser!(u16).range(0..=CopyPolicy::MAX_LINEAR_MAX as i64))]
+    /// Split off headers only if they are at most N bytes long, 0 to 2048 [default: 256]
+    #[arg(long, value_name = "N", allow_negative_numbers = true,
+        value_parser = bytes::<{ CopyPolicy::MAX_LINEAR_MAX }>)]
     max_linear: Option<u16>,
 
-    /// Copy only the headers of larger frames, and leave the payload in its page [default: on]
+    /// Split larger frames: copy their headers, and leave the payload in its page [default: on]
     #[arg(long, value_name = "on|off", hide_possible_values = true)]
     split: Option<Switch>,
+}
+
+/// A number of bytes up to `MAX`.
+fn bytes<const MAX: u16>(text: &str) -> Result<u16, String> {
+    let bytes = text.parse().ok().filter(|bytes| *bytes <= MAX);
+    bytes.ok_or_else(|| format!("it must be a number of bytes from 0 to {MAX}"))
 }
 
 impl PolicyArgs {

@@ -5,7 +5,7 @@ use std::io::Write;
 use clap::builder::PossibleValuesParser;
 use schemars::{JsonSchema, Schema, schema_for};
 
-use super::{attach, detach, list, log};
+use super::{attach, detach, list, log, show};
 use crate::{
     counters,
     decode::Decoded,
@@ -23,6 +23,7 @@ const DOCUMENTS: &[Document] = &[
     Document::of::<detach::Document>("detach", "nicctl detach --json"),
     Document::of::<list::Document>("list", "nicctl list --json"),
     Document::of::<log::Document>("log", "one line of nicctl log --json"),
+    Document::of::<show::document::Document>("show", "nicctl show --json"),
     Document::of::<counters::model::Document>("stats", "nicctl stats --json"),
 ];
 

@@ -24,6 +24,11 @@ const CLEAR: &str = "\x1b[H\x1b[2J";
 ///
 /// Without interfaces, all that nicctl is attached to. RX is counted by XDP, TX by TC egress,
 /// where super-packets count once. The lines below the table say what follows from the totals.
+///
+/// COPY, SPLIT and WHOLE count the verdicts of the copy policy: see `nicctl attach --help`.
+///
+/// Without interfaces, an attachment that cannot be read does not hide the others: it is reported
+/// after them, and the command fails.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -45,7 +50,7 @@ pub(super) struct Args {
     watch: Option<Period>,
 
     /// Show this queue alone
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = queue)]
     queue: Option<u32>,
 
     /// Show how long frames and their headers are, too
@@ -55,6 +60,11 @@ pub(super) struct Args {
     /// Print JSON (`nicctl schema stats`); with --watch, one document a line
     #[arg(long)]
     json: bool,
+}
+
+/// The number of a queue.
+fn queue(text: &str) -> Result<u32, &'static str> {
+    text.parse().map_err(|_| "it must be the number of a queue: 0 is the first")
 }
 
 /// Time between two readings.
@@ -75,7 +85,13 @@ impl FromStr for Period {
 
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     target::enter(args.netns.as_deref())?;
-    show(args, out, || located::snapshots(&args.interfaces, args.netns.is_none()))
+    let mut unreadable = None;
+    show(args, out, || {
+        let (snapshots, error) = located::snapshots(&args.interfaces, args.netns.is_none())?;
+        unreadable = unreadable.take().or(error);
+        Ok(snapshots)
+    })?;
+    unreadable.map_or(Ok(()), |error| Err(error.into()))
 }
 
 /// Shows what `read` reads.

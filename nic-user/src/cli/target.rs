@@ -45,12 +45,15 @@ pub(super) fn slots(names: &[String], netns: u64) -> Result<Vec<(String, Slot)>>
         match interfaces(std::slice::from_ref(name)) {
             Ok((nics, _)) => {
                 for nic in nics {
-                    slots.push((nic.name().to_owned(), Slot::new(netns, nic.ifindex())?));
+                    slots.push((nic.name().to_owned(), Slot::new(netns, nic.ifindex())));
                 }
             }
             Err(error) if error.kind() == Kind::NotFound => {
-                let gone = gone(name, netns)?;
-                slots.push((name.clone(), gone.ok_or(error)?));
+                let recorded = recorded(name, netns)?;
+                if recorded.is_empty() {
+                    return Err(error);
+                }
+                slots.extend(recorded.iter().map(|found| (name.clone(), found.slot().clone())));
             }
             Err(error) => return Err(error),
         }
@@ -58,15 +61,11 @@ pub(super) fn slots(names: &[String], netns: u64) -> Result<Vec<(String, Slot)>>
     Ok(slots)
 }
 
-fn gone(name: &str, netns: u64) -> Result<Option<Slot>> {
-    for slot in Slot::all()?.into_iter().filter(|slot| slot.netns == netns) {
-        if let Ok(Some(attachment)) = Attachment::of(slot.clone())
-            && attachment.recorded_name() == name
-        {
-            return Ok(Some(slot));
-        }
-    }
-    Ok(None)
+/// What was attached to interfaces that were called `name` then.
+pub(super) fn recorded(name: &str, netns: u64) -> Result<Vec<Attachment>> {
+    let here = Slot::all()?.into_iter().filter(|slot| slot.netns == netns);
+    let attachments = here.filter_map(|slot| Attachment::of(slot).ok().flatten());
+    Ok(attachments.filter(|attachment| attachment.recorded_name() == name).collect())
 }
 
 /// The error for an interface that nothing is attached to.

@@ -13,7 +13,7 @@ use super::{
     rates::{Rate, Rates, SideRates},
 };
 use crate::report::{
-    WIDTH, number,
+    WIDTH, number, paragraph,
     style::Style,
     table::{Align, Table},
     time::rfc3339,
@@ -45,7 +45,7 @@ pub fn write_counters(
     writeln!(out, "rx-copybreak {copybreak}, max-linear {linear}, split {split}")?;
     counter_table(queues).write(out, style)?;
     for (label, items) in paragraphs(&queues.total) {
-        write_paragraph(out, label, &items)?;
+        paragraph::write_items(out, style, (label, LABEL), &items)?;
     }
     Ok(())
 }
@@ -257,23 +257,6 @@ fn average(value: f64) -> String {
 
 fn percent(share: f64) -> String {
     format!("{:.1}%", share * 100.0)
-}
-
-/// Writes `label` and, beside it, `items` over as many lines as they need.
-fn write_paragraph(out: &mut dyn Write, label: &str, items: &[String]) -> io::Result<()> {
-    let mut line = format!("{label:<LABEL$}");
-    for (index, item) in items.iter().enumerate() {
-        let comma = if index + 1 < items.len() { "," } else { "" };
-        let is_first = line.len() == LABEL;
-        if !is_first && line.len() + 1 + item.len() + comma.len() > WIDTH {
-            writeln!(out, "{line}")?;
-            line = " ".repeat(LABEL);
-        } else if !is_first {
-            line.push(' ');
-        }
-        line.extend([item, comma]);
-    }
-    if items.is_empty() { Ok(()) } else { writeln!(out, "{line}") }
 }
 
 /// The bins from the first to the last that has frames, each with a bar.

@@ -80,6 +80,10 @@ pub struct LinkInfo {
     pub mac: Option<[u8; 6]>,
     /// Largest packet without the link header, in bytes.
     pub mtu: u32,
+    /// The least MTU that the device takes.
+    pub min_mtu: Option<u32>,
+    /// The largest MTU that the device takes; `None` if it has no limit of its own.
+    pub max_mtu: Option<u32>,
     /// Whether it is administratively up (`IFF_UP`).
     pub up: bool,
     /// Whether packets can pass (`IFF_RUNNING`): up, with a carrier, and the kernel knows it.
@@ -104,8 +108,12 @@ pub struct LinkInfo {
     pub gso_ipv4_max_size: Option<u32>,
     /// `gro_max_size` for IPv4. Since Linux 6.3.
     pub gro_ipv4_max_size: Option<u32>,
+    /// Most segments of a packet handed to the device for segmentation.
+    pub gso_max_segs: Option<u32>,
     /// Largest packet the device itself can segment, in bytes. Since Linux 6.0.
     pub tso_max_size: Option<u32>,
+    /// Most segments that the device itself can make of a packet. Since Linux 6.0.
+    pub tso_max_segs: Option<u32>,
 }
 
 impl LinkInfo {
@@ -131,6 +139,8 @@ impl LinkInfo {
                 LinkAttrs::Ifname(name) => self.name = text(name),
                 LinkAttrs::Address(address) => self.mac = address.try_into().ok(),
                 LinkAttrs::Mtu(mtu) => self.mtu = mtu,
+                LinkAttrs::MinMtu(mtu) => self.min_mtu = Some(mtu),
+                LinkAttrs::MaxMtu(mtu) => self.max_mtu = Some(mtu).filter(|&mtu| mtu != 0),
                 LinkAttrs::NumRxQueues(queues) => self.rx_queues = queues,
                 LinkAttrs::NumTxQueues(queues) => self.tx_queues = queues,
                 LinkAttrs::Master(ifindex) => self.master = Some(ifindex),
@@ -141,7 +151,9 @@ impl LinkInfo {
                 LinkAttrs::GroMaxSize(bytes) => self.gro_max_size = Some(bytes),
                 LinkAttrs::GsoIpv4MaxSize(bytes) => self.gso_ipv4_max_size = Some(bytes),
                 LinkAttrs::GroIpv4MaxSize(bytes) => self.gro_ipv4_max_size = Some(bytes),
+                LinkAttrs::GsoMaxSegs(segments) => self.gso_max_segs = Some(segments),
                 LinkAttrs::TsoMaxSize(bytes) => self.tso_max_size = Some(bytes),
+                LinkAttrs::TsoMaxSegs(segments) => self.tso_max_segs = Some(segments),
                 LinkAttrs::Linkinfo(info) => {
                     self.kind = info.flatten().find_map(|attribute| match attribute {
                         LinkinfoAttrs::Kind(kind) => Some(text(kind)),

@@ -3,7 +3,10 @@
 //! A socket speaks to the network namespace in which it was opened, wherever the thread goes
 //! afterwards.
 
+mod attribute;
+pub mod ethtool;
 pub mod ethtool_ioctl;
+mod generic;
 pub mod link;
 pub mod link_edit;
 pub mod netdev;
@@ -28,6 +31,10 @@ pub struct Error {
     pub errno: i32,
     /// The kernel's own explanation (`NLMSGERR_ATTR_MSG`), if it gave one.
     pub message: Option<String>,
+    /// The part of the request that the kernel points at, by the name of the setting.
+    pub attribute: Option<String>,
+    /// Where that part is in the payload of the request, in bytes.
+    offset: Option<usize>,
 }
 
 /// The result of one exchange with the kernel.
@@ -36,7 +43,23 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 impl Error {
     /// An error without an explanation by the kernel.
     pub const fn from_errno(errno: i32) -> Self {
-        Self { errno, message: None }
+        Self { errno, message: None, attribute: None, offset: None }
+    }
+
+    /// An error with an explanation.
+    pub fn new(errno: i32, message: impl Into<String>) -> Self {
+        Self { message: Some(message.into()), ..Self::from_errno(errno) }
+    }
+
+    /// Says which setting it is about.
+    #[must_use]
+    pub fn at(self, attribute: &str) -> Self {
+        Self { attribute: Some(attribute.to_owned()), ..self }
+    }
+
+    /// Whether the driver, or the kernel, has no such thing.
+    pub const fn is_unsupported(&self) -> bool {
+        matches!(self.errno, libc::EOPNOTSUPP | ENOTSUPP)
     }
 
     /// The last error of a system call on this thread.
@@ -46,10 +69,7 @@ impl Error {
 
     /// A reply that does not follow the protocol.
     pub(crate) fn malformed(what: &str) -> Self {
-        Self {
-            errno: libc::EBADMSG,
-            message: Some(format!("malformed reply from the kernel: {what}")),
-        }
+        Self::new(libc::EBADMSG, format!("malformed reply from the kernel: {what}"))
     }
 
     /// The error to show to a user who wanted `action`.
@@ -72,6 +92,9 @@ impl From<io::Error> for Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let errno = describe_errno(self.errno);
+        if let Some(attribute) = &self.attribute {
+            write!(f, "{attribute}: ")?;
+        }
         match &self.message {
             Some(message) => write!(f, "{message} ({errno})"),
             None => f.write_str(&errno),
@@ -100,13 +123,16 @@ mod tests {
 
     #[test]
     fn an_error_shows_the_kernels_text_and_the_errno() {
-        let error =
-            Error { errno: libc::ERANGE, message: Some("Peer MTU is too large to set XDP".into()) };
+        let error = Error::new(libc::ERANGE, "Peer MTU is too large to set XDP");
         assert_eq!(
             error.to_string(),
             "Peer MTU is too large to set XDP (ERANGE: Numerical result out of range)"
         );
         assert_eq!(Error::from_errno(libc::EBUSY).to_string(), "EBUSY: Device or resource busy");
+        assert_eq!(
+            Error::new(libc::EINVAL, "unsupported parameter").at("rx-usecs").to_string(),
+            "rx-usecs: unsupported parameter (EINVAL: Invalid argument)"
+        );
         assert_eq!(
             Error::from_errno(ENOTSUPP).to_string(),
             "ENOTSUPP: Not supported by the driver"

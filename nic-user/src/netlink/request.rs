@@ -2,6 +2,8 @@
 
 use netlink_bindings::utils::{align, finalize_nested_header, push_header, push_nested_header};
 
+use super::Error;
+
 /// A request's payload under construction.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Request(Vec<u8>);
@@ -23,6 +25,14 @@ impl Request {
     /// Appends a 32-bit attribute.
     pub(crate) fn u32(self, attribute: u16, value: u32) -> Self {
         self.bytes(attribute, &value.to_ne_bytes())
+    }
+
+    /// Appends an attribute for which the kernel takes 32 or 64 bits (`NLA_UINT`).
+    pub(crate) fn uint(self, attribute: u16, value: u64) -> Self {
+        match u32::try_from(value) {
+            Ok(value) => self.u32(attribute, value),
+            Err(_) => self.bytes(attribute, &value.to_ne_bytes()),
+        }
     }
 
     /// Appends a NUL-terminated string.
@@ -49,6 +59,26 @@ impl Request {
     /// The finished payload.
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.0
+    }
+}
+
+/// Where in a request each change begins, to tell which one the kernel points at.
+#[derive(Default)]
+pub(crate) struct Places<'a>(Vec<(usize, &'a str)>);
+
+impl<'a> Places<'a> {
+    /// The change called `name` is what comes next in `request`.
+    pub(crate) fn mark(&mut self, request: &Request, name: &'a str) {
+        self.0.push((request.0.len(), name));
+    }
+
+    /// The error, with the name of the change that it is about.
+    pub(crate) fn name_in(&self, error: Error) -> Error {
+        let Some(offset) = error.offset else { return error };
+        match self.0.iter().rev().find(|(start, _)| *start <= offset) {
+            Some((_, name)) => error.at(name),
+            None => error,
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use netlink_bindings::utils::find_attr;
 use netlink_sys::SocketAddr;
 use nix::sys::socket::{setsockopt, sockopt::ReceiveTimeout};
 use nix::sys::time::TimeVal;
@@ -10,6 +11,7 @@ use super::{Error, Result};
 
 const HEADER_LEN: usize = 16;
 const NLMSGERR_ATTR_MSG: u16 = 1;
+const NLMSGERR_ATTR_OFFS: u16 = 2;
 
 /// How often a dump that changed under our feet is started again.
 const DUMP_ATTEMPTS: usize = 10;
@@ -62,10 +64,7 @@ impl Socket {
                 return Ok(reply);
             }
         }
-        Err(Error {
-            errno: libc::EINTR,
-            message: Some("the list changed each time while it was read".to_owned()),
-        })
+        Err(Error::new(libc::EINTR, "the list changed each time while it was read"))
     }
 
     fn send(&mut self, kind: u16, flags: i32, payload: &[u8]) -> Result<u32> {
@@ -106,10 +105,7 @@ impl Socket {
                 Ok((datagram, _)) => return Ok(datagram),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return Err(Error {
-                        errno: libc::ETIMEDOUT,
-                        message: Some("the kernel did not answer".to_owned()),
-                    });
+                    return Err(Error::new(libc::ETIMEDOUT, "the kernel did not answer"));
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -149,17 +145,23 @@ impl Message<'_> {
                 _ => Err(Error::malformed("acknowledgement without a code")),
             };
         };
-        let message = self.extended_acknowledgement(rest);
+        let attributes = self.extended_acknowledgement(rest).unwrap_or_default();
+        let message = message_in(attributes);
         match i32::from_ne_bytes(*code) {
             // The end of a dump may carry its length.
             0.. => Ok(message),
-            code => Err(Error { errno: code.saturating_neg(), message }),
+            code => Err(Error {
+                errno: code.saturating_neg(),
+                message,
+                attribute: None,
+                offset: offset_in(attributes),
+            }),
         }
     }
 
-    /// The kernel's text among the attributes after the code and, in an acknowledgement, the
-    /// echoed request (cut to its header where `NLM_F_CAPPED` says so).
-    fn extended_acknowledgement(&self, after_code: &[u8]) -> Option<String> {
+    /// The attributes after the code and, in an acknowledgement, the echoed request (cut to its
+    /// header where `NLM_F_CAPPED` says so).
+    fn extended_acknowledgement<'b>(&self, after_code: &'b [u8]) -> Option<&'b [u8]> {
         if self.flags & libc::NLM_F_ACK_TLVS == 0 {
             return None;
         }
@@ -168,11 +170,21 @@ impl Message<'_> {
             _ if self.flags & libc::NLM_F_CAPPED != 0 => HEADER_LEN,
             _ => u32::from_ne_bytes(*after_code.first_chunk()?) as usize,
         };
-        let attributes = after_code.get(echoed.checked_next_multiple_of(4)?..)?;
-        let text = netlink_bindings::utils::find_attr(attributes, NLMSGERR_ATTR_MSG)?;
-        let text = text.split(|&byte| byte == 0).next()?;
-        Some(String::from_utf8_lossy(text).trim_end().to_owned())
+        after_code.get(echoed.checked_next_multiple_of(4)?..)
     }
+}
+
+/// The kernel's text in an extended acknowledgement.
+fn message_in(attributes: &[u8]) -> Option<String> {
+    let text = find_attr(attributes, NLMSGERR_ATTR_MSG)?;
+    let text = text.split(|&byte| byte == 0).next()?;
+    Some(String::from_utf8_lossy(text).trim_end().to_owned())
+}
+
+/// Where in the request's payload the attribute is that an extended acknowledgement points at.
+fn offset_in(attributes: &[u8]) -> Option<usize> {
+    let offset = find_attr(attributes, NLMSGERR_ATTR_OFFS)?.try_into().ok()?;
+    (u32::from_ne_bytes(offset) as usize).checked_sub(HEADER_LEN)
 }
 
 /// Iterates over the messages of a datagram; ends after the first malformed one.
@@ -231,7 +243,7 @@ mod tests {
     fn the_kernels_text_is_found_behind_the_echoed_request() {
         let text = Request::default().string(NLMSGERR_ATTR_MSG, "no such thing");
         let header = encode(16, 0, 1, &[0xff; 12]).unwrap();
-        let expected = Error { errno: libc::EINVAL, message: Some("no such thing".to_owned()) };
+        let expected = Error::new(libc::EINVAL, "no such thing");
 
         let capped = [&header[..HEADER_LEN], text.as_bytes()].concat();
         let flags = libc::NLM_F_CAPPED | libc::NLM_F_ACK_TLVS;
@@ -240,6 +252,18 @@ mod tests {
         let whole = [&header[..], text.as_bytes()].concat();
         let flags = libc::NLM_F_ACK_TLVS;
         assert_eq!(outcome(&acknowledgement(-libc::EINVAL, flags, &whole)), Err(expected));
+    }
+
+    #[test]
+    fn the_place_that_the_kernel_points_at_is_one_in_the_payload() {
+        let flags = libc::NLM_F_CAPPED | libc::NLM_F_ACK_TLVS;
+        let offset = |offset: u32| {
+            let tlvs = Request::with_header(&[0; HEADER_LEN]).u32(NLMSGERR_ATTR_OFFS, offset);
+            let datagram = acknowledgement(-libc::EINVAL, flags, tlvs.as_bytes());
+            outcome(&datagram).unwrap_err().offset
+        };
+        assert_eq!(offset(36), Some(20));
+        assert_eq!(offset(3), None);
     }
 
     #[test]

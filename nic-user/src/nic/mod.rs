@@ -1,11 +1,16 @@
 //! What a NIC is and has: its links, queues, driver, and the programs on it.
 
+pub mod copybreak;
 pub mod drivers;
+pub mod interrupts;
 pub mod name;
 pub mod namespace;
 pub mod preflight;
 pub mod resolve;
 pub mod setting;
+pub mod settings;
+pub mod sysfs;
+pub mod topology;
 
 pub use name::InterfaceName;
 

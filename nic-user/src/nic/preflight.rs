@@ -57,11 +57,15 @@ pub fn xdp_findings(nic: &Nic, wanted: XdpMode) -> Vec<Finding> {
 
 /// Whether a program that reads single buffers is too small for `nic`'s MTU in native mode.
 pub fn needs_frags(nic: &Nic) -> bool {
-    exceeded_limit(nic, Machine::current()).is_some()
+    exceeded_limit(nic).is_some()
 }
 
 /// The largest MTU for a program that reads single buffers, if `nic`'s is larger.
-fn exceeded_limit(nic: &Nic, machine: Machine) -> Option<u32> {
+pub fn exceeded_limit(nic: &Nic) -> Option<u32> {
+    exceeded_limit_on(nic, Machine::current())
+}
+
+fn exceeded_limit_on(nic: &Nic, machine: Machine) -> Option<u32> {
     let limit = known(nic).map_or(USUAL_MTU_LIMIT, |facts| facts.single_buffer_mtu);
     limit.bytes(machine.page_size).filter(|&limit| nic.mtu() > limit)
 }
@@ -131,7 +135,7 @@ fn takes_frags(nic: &Nic, machine: Machine) -> bool {
 }
 
 fn mtu_finding(nic: &Nic, machine: Machine) -> Option<Finding> {
-    let limit = exceeded_limit(nic, machine)?;
+    let limit = exceeded_limit_on(nic, machine)?;
     if takes_frags(nic, machine) {
         return None;
     }
@@ -311,10 +315,10 @@ mod tests {
     #[test]
     fn frags_lift_the_limit_where_the_kernel_has_them() {
         let ice = nic("ice", 9000);
-        assert_eq!(exceeded_limit(&ice, MACHINE), Some(3046));
+        assert_eq!(exceeded_limit_on(&ice, MACHINE), Some(3046));
         assert_eq!(native(&ice, MACHINE).len(), 1);
         let newer = Machine { kernel: KernelVersion(6, 3), ..MACHINE };
-        assert_eq!(exceeded_limit(&ice, newer), Some(3046));
+        assert_eq!(exceeded_limit_on(&ice, newer), Some(3046));
         assert_eq!(native(&ice, newer), []);
     }
 

@@ -14,7 +14,7 @@ use aya::programs::{
 use nic_common::{policy::CopyPolicy, record::AttachRecord};
 
 use super::{
-    attachment::Attachment,
+    attachment::{self, Attachment},
     clsact, foreign,
     lock::Lock,
     object::{self, Build, EGRESS, INGRESS, Object, Parameters},
@@ -76,11 +76,8 @@ pub struct Attached {
 
 /// What attaching would come to, as far as it can be told without trying.
 pub fn plan(nic: &Nic, options: &Options<'_>) -> Result<Attached> {
-    let slot = Slot::existing(namespace::current_cookie()?, nic.ifindex())?;
-    let current = match slot {
-        Some(slot) => Attachment::of(slot)?.filter(|attachment| !attachment.is_stale()),
-        None => None,
-    };
+    let slot = Slot::new(namespace::current_cookie()?, nic.ifindex());
+    let current = earlier(nic, slot)?.filter(|attachment| !attachment.is_stale());
     if current.is_none() {
         refuse_foreign(nic)?;
     }
@@ -128,15 +125,15 @@ fn planned_mode(
 /// may have replaced some of the programs.
 pub fn attach(_lock: &Lock, nic: &Nic, options: &Options<'_>) -> Result<Attached> {
     slot::clear_staging()?;
-    let slot = Slot::new(namespace::current_cookie()?, nic.ifindex())?;
+    let slot = Slot::new(namespace::current_cookie()?, nic.ifindex());
     let mut notes = Vec::new();
-    match Attachment::of(slot.clone())? {
+    match earlier(nic, slot.clone())? {
         Some(attachment) if !attachment.is_stale() => {
             return upgrade(nic, options, &attachment).map_err(|error| in_attach(nic, error));
         }
         Some(_) => {
             slot.remove()?;
-            notes.push("pins of an interface that is gone were cleared away".to_owned());
+            notes.push("what was left of an earlier attachment was cleared away".to_owned());
         }
         None => {}
     }
@@ -148,19 +145,29 @@ pub fn attach(_lock: &Lock, nic: &Nic, options: &Options<'_>) -> Result<Attached
         Err(error) => {
             // The reason to fail is worth more than a failure to clear up, which the next
             // command repeats.
-            let _ = staged.remove();
+            let _ = staged.clear();
             slot::remove_directory_if_empty();
             Err(in_attach(nic, error))
         }
     }
 }
 
+/// What an earlier attach left on `nic`.
+fn earlier(nic: &Nic, slot: Slot) -> Result<Option<Attachment>> {
+    Attachment::of(slot).map_err(|error| in_attach(nic, error))
+}
+
 fn in_attach(nic: &Nic, error: Error) -> Error {
     error.while_doing(format!("attach to {}", nic.name()))
 }
 
+/// Looks again: what was on the interface when `nic` was read may have been our own, and gone by
+/// now.
 fn refuse_foreign(nic: &Nic) -> Result<()> {
-    match nic.xdp().first() {
+    let link = Links::open()
+        .and_then(|mut links| links.by_index(nic.ifindex()))
+        .map_err(|error| error.while_doing(format_args!("attach to {}", nic.name())))?;
+    match link.xdp.first() {
         Some(attached) => Err(in_attach(nic, foreign::refusal(nic, attached))),
         None => Ok(()),
     }
@@ -243,6 +250,12 @@ impl Attaching<'_> {
     /// Attaches XDP in one mode, with the first build that the device takes.
     fn attach_xdp_as(&mut self, object: &mut Object, mode: XdpMode) -> Result<(FdLink, Build)> {
         let mut refusals = Vec::new();
+        if let Some(limit) = preflight::exceeded_limit(self.nic) {
+            self.notes.push(format!(
+                "frags build: MTU {} is more than a single buffer holds: {limit}",
+                self.nic.mtu()
+            ));
+        }
         for &build in builds(self.nic) {
             match link_xdp(object.xdp(build)?, self.nic, mode) {
                 Ok(link) => {
@@ -322,8 +335,23 @@ fn padded(text: &str) -> [u8; 16] {
 /// Puts new programs into the links of `attachment`. Each replacement is atomic: every frame meets
 /// the old program or the new one, and both count into the same maps.
 fn upgrade(nic: &Nic, options: &Options<'_>, attachment: &Attachment) -> Result<Attached> {
+    let before = attachment.policy()?;
+    let upgraded = replace(nic, options, attachment, (options.policy)(before));
+    if upgraded.is_err() {
+        // Loading has put the new one in force. The reason to fail is worth more than another.
+        let map = object::pinned_map(&attachment.slot().pin(slot::POLICY));
+        let _ = map.and_then(|map| attachment::set_policy(map, before));
+    }
+    upgraded
+}
+
+fn replace(
+    nic: &Nic,
+    options: &Options<'_>,
+    attachment: &Attachment,
+    policy: CopyPolicy,
+) -> Result<Attached> {
     let slot = attachment.slot();
-    let policy = (options.policy)(attachment.policy()?);
     let mut object = Object::load(&parameters(nic, options, policy), Some(slot))?;
     let mut attaching = Attaching { nic, options, slot, notes: Vec::new() };
     let (mode, build) = match options.mode {
@@ -349,6 +377,11 @@ fn upgrade(nic: &Nic, options: &Options<'_>, attachment: &Attachment) -> Result<
 impl Attaching<'_> {
     /// The kernel fixes the mode of a link, so another mode takes another link.
     fn change_mode(&mut self, object: &mut Object, old: XdpMode) -> Result<(XdpMode, Build)> {
+        if let ModeWanted::Only(mode) = self.options.mode
+            && let Some(reason) = blocked(self.nic, mode)
+        {
+            return Err(reason);
+        }
         self.slot.detach_link(slot::XDP_LINK)?;
         let changed = self.attach_xdp(object);
         let (link, mode, build) = match changed {

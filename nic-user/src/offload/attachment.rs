@@ -13,7 +13,7 @@ use nic_common::{
 };
 
 use super::{
-    object,
+    bpffs, object,
     slot::{self, Slot},
     sys::{self, LinkState},
 };
@@ -48,10 +48,14 @@ impl Attachment {
     ///
     /// It was attached by a nicctl with other counters, or its pins cannot be read.
     pub fn of(slot: Slot) -> Result<Option<Self>> {
-        if !slot.exists() {
+        if !slot.exists()? {
             return Ok(None);
         }
-        let record = read_record(&slot)?;
+        let record = match read_record(&slot) {
+            // It is being detached.
+            Err(_) if !slot.exists()? => return Ok(None),
+            record => record?,
+        };
         let xdp = sys::open_pin(&slot.pin(slot::XDP_LINK))
             .and_then(|link| sys::link_state(link.as_fd()))
             .ok();
@@ -130,7 +134,7 @@ impl Attachment {
     ) -> Result<Vec<C>> {
         let path = self.slot.pin(pin);
         let action = || format!("read counters of {}: {}", self.recorded_name(), path.display());
-        let map = sys::open_pin(&path).map_err(|error| Error::io(action(), &error))?;
+        let map = sys::open_pin(&path).map_err(|error| bpffs::error(action(), &error))?;
         sys::read_per_cpu(map.as_fd(), queues as usize, cpus)
             .map_err(|error| Error::io(action(), &error))
     }

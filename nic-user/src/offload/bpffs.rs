@@ -1,10 +1,11 @@
 //! Where pins live: the machine's bpffs, wherever this process runs.
 
 use std::{
+    fmt,
     fs::{self, File},
-    io,
+    io, iter,
     path::{Path, PathBuf},
-    thread,
+    process, thread,
 };
 
 use nix::{
@@ -20,7 +21,7 @@ const MOUNT_POINT: &str = "/sys/fs/bpf";
 /// The bpffs that outlives this process; mounted if there is none.
 ///
 /// `ip netns exec` hides the machine's bpffs behind a fresh `/sys`, in a mount namespace that ends
-/// with the command. So the one of the first process counts, if this process may look there.
+/// with the command. So the one of the first process counts.
 pub fn root() -> Result<PathBuf> {
     let root = path();
     if !is_bpffs(&root)? {
@@ -38,22 +39,53 @@ pub fn existing_root() -> Result<Option<PathBuf>> {
     Ok(is_bpffs(&root)?.then_some(root))
 }
 
-fn path() -> PathBuf {
-    if in_own_mount_namespace() {
-        Path::new("/proc/1/root").join(MOUNT_POINT.trim_start_matches('/'))
-    } else {
-        PathBuf::from(MOUNT_POINT)
+/// Where it is, or would be.
+pub fn path() -> PathBuf {
+    match elsewhere() {
+        Some(pid) => PathBuf::from(format!("/proc/{pid}/root{MOUNT_POINT}")),
+        None => PathBuf::from(MOUNT_POINT),
     }
 }
 
-/// Whether the first process is in another mount namespace. Where that cannot be seen, as in a
-/// container without privileges, ours is the one to use.
-fn in_own_mount_namespace() -> bool {
-    let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/mnt"));
-    match (namespace("self"), namespace("1")) {
-        (Ok(ours), Ok(first)) => ours != first,
-        _ => false,
+/// An error of doing something with bpffs or a pin in it, with the way out.
+pub fn error(action: impl fmt::Display, error: &io::Error) -> Error {
+    let told = Error::io(action, error);
+    match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => told.with_fix(
+            "nicctl keeps its state in bpffs, which is root's: run it as root, or with \
+             CAP_DAC_OVERRIDE",
+        ),
+        // Pins only go together.
+        Some(libc::ENOENT) => told.with_fix("somebody removed it: detach and attach again"),
+        Some(libc::EROFS) => {
+            told.with_fix(format!("make it writable: mount -o remount,rw {MOUNT_POINT}"))
+        }
+        _ => told,
     }
+}
+
+/// The process in whose mount namespace bpffs lies, if that is not ours: the first one, or where
+/// that may not be looked at, as in a sandbox, the eldest of those that led to this one.
+fn elsewhere() -> Option<u32> {
+    let ours = mount_namespace(process::id())?;
+    let first = mount_namespace(1).map(|theirs| (1, theirs));
+    let (pid, theirs) = first.or_else(eldest_ancestor)?;
+    (theirs != ours).then_some(pid)
+}
+
+fn eldest_ancestor() -> Option<(u32, PathBuf)> {
+    let ancestors = iter::successors(parent(process::id()), |&pid| parent(pid));
+    ancestors.filter_map(|pid| Some((pid, mount_namespace(pid)?))).last()
+}
+
+fn mount_namespace(pid: u32) -> Option<PathBuf> {
+    fs::read_link(format!("/proc/{pid}/ns/mnt")).ok()
+}
+
+fn parent(pid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
+    parent.trim().parse().ok().filter(|&pid| pid != 0)
 }
 
 fn is_bpffs(path: &Path) -> Result<bool> {
@@ -64,15 +96,15 @@ fn is_bpffs(path: &Path) -> Result<bool> {
     }
 }
 
-/// Mounts bpffs in the mount namespace of the first process, on a thread of its own: the caller
-/// stays where it is.
+/// Mounts bpffs where it outlives this process, on a thread of its own: the caller stays where it
+/// is.
 fn mount_bpffs() -> io::Result<()> {
     thread::scope(|scope| {
         let mounted = scope.spawn(|| {
-            if in_own_mount_namespace() {
+            if let Some(pid) = elsewhere() {
                 // A mount namespace can be entered only by a thread with a root of its own.
                 unshare(CloneFlags::CLONE_FS)?;
-                setns(File::open("/proc/1/ns/mnt")?, CloneFlags::CLONE_NEWNS)?;
+                setns(File::open(format!("/proc/{pid}/ns/mnt"))?, CloneFlags::CLONE_NEWNS)?;
             }
             mount(Some("bpf"), MOUNT_POINT, Some("bpf"), MsFlags::empty(), Some("mode=0700"))?;
             Ok(())

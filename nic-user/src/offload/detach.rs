@@ -9,7 +9,7 @@ use crate::error::Result;
 /// Removes what was attached to the interface of `slot`; false if there was nothing.
 pub fn detach(_lock: &Lock, slot: &Slot) -> Result<bool> {
     slot::clear_staging()?;
-    let existed = slot.exists();
+    let existed = slot.exists()?;
     if existed {
         slot.remove()?;
     }

@@ -14,6 +14,8 @@ use crate::error::{Error, Result};
 
 /// How long to wait for another nicctl.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long to wait without a word: attaching and detaching take less.
+const SILENCE: Duration = Duration::from_millis(500);
 /// How often to look again. `flock` has no time limit of its own.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -28,7 +30,7 @@ pub struct Lock {
 
 impl Lock {
     /// Waits for the lock, up to ten seconds; `waiting` is told once, with the holder's process id
-    /// if that is known, when there is something to wait for.
+    /// if that is known, when it takes longer than a moment.
     ///
     /// # Errors
     ///
@@ -36,7 +38,7 @@ impl Lock {
     pub fn take(waiting: impl FnOnce(Option<u32>)) -> Result<Self> {
         let root = bpffs::root()?;
         let mut file = File::open(&root)
-            .map_err(|error| Error::io(format!("open {}", root.display()), &error))?;
+            .map_err(|error| bpffs::error(format!("open {}", root.display()), &error))?;
         let inode = file.metadata().map(|metadata| metadata.st_ino()).unwrap_or_default();
         let start = Instant::now();
         let mut waiting = Some(waiting);
@@ -48,7 +50,9 @@ impl Lock {
                     return Err(Error::io(format!("lock {}", root.display()), &error.into()));
                 }
             };
-            if let Some(waiting) = waiting.take() {
+            if start.elapsed() > SILENCE
+                && let Some(waiting) = waiting.take()
+            {
                 waiting(holder(inode));
             }
             if start.elapsed() > PATIENCE {

@@ -13,15 +13,18 @@ mod foreign;
 mod lock;
 mod log;
 mod object;
+mod privilege;
 mod slot;
 mod sys;
 mod test_run;
 
 pub use attach::{Attached, ModeWanted, Options, attach, plan};
 pub use attachment::Attachment;
+pub use bpffs::existing_root;
 pub use detach::detach;
 pub use lock::Lock;
 pub use log::follow;
 pub use object::Build;
+pub use privilege::check as check_privileges;
 pub use slot::Slot;
 pub use test_run::BpfWalker;

@@ -9,7 +9,11 @@ use aya::{
 };
 use nic_common::{policy::CopyPolicy, record::AttachRecord};
 
-use super::slot::{self, Slot};
+use super::{
+    bpffs,
+    slot::{self, Slot},
+    sys,
+};
 use crate::error::{Error, Kind, Result};
 
 /// The committed object; `cargo xtask build-ebpf` makes it.
@@ -208,8 +212,10 @@ fn verifying(program: &str, error: &ProgramError) -> Error {
     };
     let log = verifier_log.to_string();
     if log.trim().is_empty() && io_error.raw_os_error() == Some(libc::EPERM) {
-        return Error::new(Kind::NotPermitted, format!("load {program}: {io_error}"))
-            .with_fix("it takes root, or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, and no lockdown");
+        return Error::not_permitted(format!("load {program}: {io_error}")).with_fix(
+            "a security module or lockdown may forbid it: see the kernel's log, and \
+             /sys/kernel/security/lockdown",
+        );
     }
     let lines: Vec<&str> = log.lines().filter(|line| !line.trim().is_empty()).collect();
     let last = lines.get(lines.len().saturating_sub(LAST_WORDS)..).unwrap_or_default().join("\n  ");
@@ -219,5 +225,7 @@ fn verifying(program: &str, error: &ProgramError) -> Error {
 
 /// Opens a map pinned at `path`.
 pub fn pinned_map(path: &Path) -> Result<MapData> {
-    MapData::from_pin(path).map_err(|error| loading(&format!("open {}", path.display()), &error))
+    let action = format!("open {}", path.display());
+    let map = sys::open_pin(path).map_err(|error| bpffs::error(&action, &error))?;
+    MapData::from_fd(map).map_err(|error| loading(&action, &error))
 }

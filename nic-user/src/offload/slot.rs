@@ -7,11 +7,12 @@ use std::{
 };
 
 use super::{bpffs, clsact, sys};
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// Below the root of bpffs.
 const DIRECTORY: &str = "nicctl";
-/// In front of a slot's name while it is being made. bpffs refuses names with a dot.
+/// In front of a slot's name while it is being made or cleared away. bpffs refuses names with a
+/// dot.
 const STAGING: &str = "new-";
 
 /// The XDP link.
@@ -45,21 +46,17 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// The slot of an interface; makes the directory above it, and mounts bpffs if need be.
-    pub fn new(netns: u64, ifindex: u32) -> Result<Self> {
-        let parent = bpffs::root()?.join(DIRECTORY);
-        make_directory(&parent)?;
-        Ok(Self { path: parent.join(format!("{netns}-{ifindex}")), ifindex, netns })
+    /// The slot of an interface, which need not exist.
+    pub fn new(netns: u64, ifindex: u32) -> Self {
+        let path = bpffs::path().join(DIRECTORY).join(format!("{netns}-{ifindex}"));
+        Self { path, ifindex, netns }
     }
 
-    /// The slot of an interface if it exists; changes nothing.
-    pub fn existing(netns: u64, ifindex: u32) -> Result<Option<Self>> {
-        Ok(Self::all()?.into_iter().find(|slot| slot.netns == netns && slot.ifindex == ifindex))
-    }
-
-    /// All slots there are, sorted by namespace and index.
+    /// All slots there are, sorted by namespace and index. What others may have put beside them is
+    /// passed over.
     pub fn all() -> Result<Vec<Self>> {
-        let mut slots: Vec<Self> = entries()?.into_iter().filter_map(Self::parse).collect();
+        let mut slots: Vec<Self> =
+            entries()?.into_iter().filter(|path| path.is_dir()).filter_map(Self::parse).collect();
         slots.sort_by_key(|slot| (slot.netns, slot.ifindex));
         Ok(slots)
     }
@@ -70,8 +67,9 @@ impl Slot {
     }
 
     /// Whether anything is there.
-    pub fn exists(&self) -> bool {
-        self.path.exists()
+    pub fn exists(&self) -> Result<bool> {
+        let action = || format!("look at {}", self.path.display());
+        self.path.try_exists().map_err(|error| bpffs::error(action(), &error))
     }
 
     /// The directory.
@@ -87,16 +85,21 @@ impl Slot {
     /// An empty directory beside it in which to make it. Whatever an earlier process left there
     /// must have been cleared away with [`clear_staging`].
     pub fn stage(&self) -> Result<Self> {
-        let name = format!("{STAGING}{}-{}", self.netns, self.ifindex);
-        let staged = Self { path: self.path.with_file_name(name), ..self.clone() };
+        make_directory(&bpffs::root()?.join(DIRECTORY))?;
+        let staged = self.staging();
         make_directory(&staged.path)?;
         Ok(staged)
+    }
+
+    fn staging(&self) -> Self {
+        let name = format!("{STAGING}{}-{}", self.netns, self.ifindex);
+        Self { path: self.path.with_file_name(name), ..self.clone() }
     }
 
     /// Puts the staged slot in this one's place, in one step.
     pub fn commit(&self, staged: &Self) -> Result<()> {
         fs::rename(&staged.path, &self.path)
-            .map_err(|error| Error::io(format!("rename {}", staged.path.display()), &error))
+            .map_err(|error| bpffs::error(format!("rename {}", staged.path.display()), &error))
     }
 
     /// Detaches one link and removes its pin; it may be gone already.
@@ -107,20 +110,31 @@ impl Slot {
         let detached = sys::open_pin(&path).and_then(|link| sys::detach_link(link.as_fd()));
         match detached.and_then(|()| fs::remove_file(&path)) {
             Err(error) if !gone(&error) => {
-                Err(Error::io(format!("detach {}", path.display()), &error))
+                Err(bpffs::error(format!("detach {}", path.display()), &error))
             }
             _ => Ok(()),
         }
     }
 
-    /// Detaches every link in the slot, undoes what is not a link, and removes the directory.
+    /// Removes the slot, in one step for everybody who looks; then clears it.
     pub fn remove(&self) -> Result<()> {
+        let staged = self.staging();
+        fs::rename(&self.path, &staged.path)
+            .map_err(|error| bpffs::error(format!("rename {}", self.path.display()), &error))?;
+        staged.clear().inspect_err(|_| {
+            // It is still there, so it stays to be seen.
+            let _ = fs::rename(&staged.path, &self.path);
+        })
+    }
+
+    /// Detaches every link of a staged slot, undoes what is not a link, and removes the directory.
+    pub fn clear(&self) -> Result<()> {
         for name in LINKS {
             self.detach_link(name)?;
         }
         clsact::remove(self)?;
         remove_directory(&self.path)
-            .map_err(|error| Error::io(format!("remove {}", self.path.display()), &error))
+            .map_err(|error| bpffs::error(format!("remove {}", self.path.display()), &error))
     }
 }
 
@@ -131,7 +145,7 @@ pub fn clear_staging() -> Result<()> {
         let Some(rest) = name.strip_prefix(STAGING) else { continue };
         if let Some(mut staged) = Slot::parse(path.with_file_name(rest)) {
             staged.path = path;
-            staged.remove()?;
+            staged.clear()?;
         }
     }
     Ok(())
@@ -153,17 +167,16 @@ fn entries() -> Result<Vec<PathBuf>> {
         Ok(entries) => entries
             .map(|entry| entry.map(|entry| entry.path()))
             .collect::<io::Result<_>>()
-            .map_err(|error| Error::io(action(), &error)),
+            .map_err(|error| bpffs::error(action(), &error)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(Error::io(action(), &error)),
+        Err(error) => Err(bpffs::error(action(), &error)),
     }
 }
 
 fn make_directory(path: &Path) -> Result<()> {
     match fs::create_dir(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            Err(Error::io(format!("make {}", path.display()), &error)
-                .with_fix("bpffs must be writable, and it takes root or CAP_DAC_OVERRIDE"))
+            Err(bpffs::error(format!("make {}", path.display()), &error))
         }
         _ => Ok(()),
     }

@@ -9,6 +9,7 @@ use nic_common::{metadata::Metadata, policy::CopyPolicy};
 use super::{
     attachment,
     object::{self, Build, Object, Parameters},
+    privilege,
 };
 use crate::{
     decode::{Answer, Native, Walker},
@@ -28,6 +29,7 @@ pub struct BpfWalker {
 impl BpfWalker {
     /// Loads the program.
     pub fn load() -> Result<Self> {
+        privilege::check("load the program")?;
         let policy = CopyPolicy::DEFAULT;
         let parameters = Parameters {
             rx_queues: 1,

@@ -2,6 +2,7 @@
 
 pub mod json;
 pub mod number;
+pub mod paragraph;
 pub mod style;
 pub mod table;
 pub mod time;

@@ -1,5 +1,10 @@
 //! What drivers say through `SIOCETHTOOL` (linux/ethtool.h).
 
+pub mod rss;
+pub mod rules;
+mod rxnfc;
+pub mod tunable;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};

@@ -1,0 +1,85 @@
+//! `nicctl show`: everything that an interface has.
+
+pub(super) mod document;
+mod queues;
+mod text;
+
+use std::io::Write;
+
+use super::{name, target};
+use crate::{
+    error::Error,
+    nic::{
+        InterfaceName, Nic, interrupts,
+        setting::{Group, Key, Setting},
+        settings::{self, Survey},
+    },
+    report::{json, style::Style},
+};
+
+/// Show everything that an interface has: settings with their limits, and who serves its queues
+///
+/// A setting is called GROUP.NAME, with the name that ethtool or ip has for it. What the device or
+/// its driver does not have is not listed.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  nicctl show eth0
+  nicctl show eth0 --group feature --group ring
+  nicctl show eth0 --json | jq .settings.ring.rx")]
+pub(super) struct Args {
+    /// Interface to show
+    #[arg(value_name = "IFACE", value_parser = name::utf8())]
+    interface: String,
+
+    /// The network namespace that the interface is in, as `ip netns` names it
+    #[arg(long, value_name = "NAME", value_parser = name::utf8())]
+    netns: Option<String>,
+
+    /// Show only settings of this group, and all of them; may be repeated
+    #[arg(long = "group", value_name = "GROUP",
+        value_parser = clap::builder::PossibleValuesParser::new(Group::ALL.map(Group::name)))]
+    groups: Vec<String>,
+
+    /// Print JSON (`nicctl schema show`)
+    #[arg(long)]
+    json: bool,
+}
+
+/// What there is to show.
+struct Shown {
+    nic: Nic,
+    survey: Survey,
+    netns: Option<String>,
+    /// The process id of irqbalance.
+    irqbalance: Option<u32>,
+    /// The groups to show; all of them, if there are none.
+    groups: Vec<Group>,
+}
+
+impl Shown {
+    /// The settings to show.
+    fn settings(&self) -> impl Iterator<Item = (&Key, &Setting)> {
+        let is_shown = |group| self.groups.is_empty() || self.groups.contains(&group);
+        self.survey.settings.iter().filter(move |(key, _)| is_shown(key.group))
+    }
+}
+
+pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+    let name = InterfaceName::new(&args.interface)?;
+    target::enter(args.netns.as_deref())?;
+    let nic = Nic::by_name(&name)?;
+    let shown = Shown {
+        survey: settings::survey(&nic)?,
+        nic,
+        netns: args.netns.clone(),
+        irqbalance: interrupts::irqbalance(),
+        groups: args.groups.iter().map(|group| group.parse()).collect::<Result<_, Error>>()?,
+    };
+    if args.json {
+        json::write_pretty(out, &document::Document::from(&shown))?;
+    } else {
+        text::write(out, Style::for_stdout(), &shown)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,247 @@
+//! What `nicctl show` shows on a terminal: one screen, if the device is not too large.
+
+use std::io::{self, Write};
+
+use super::{Shown, document::mac, queues};
+use crate::{
+    nic::{
+        copybreak::{self, State},
+        setting::{Access, Group, Key, Setting, Value},
+    },
+    report::{
+        number, paragraph,
+        style::Style,
+        table::{Align, Table},
+    },
+};
+
+/// Columns of the label in front of a paragraph.
+const MARGIN: usize = 14;
+
+/// Writes everything, or all settings of the groups that were asked for.
+pub(super) fn write(out: &mut dyn Write, style: Style, shown: &Shown) -> io::Result<()> {
+    if !shown.groups.is_empty() {
+        return write_groups(out, style, shown);
+    }
+    write_heading(out, style, shown)?;
+    writeln!(out)?;
+    write_limited(out, style, shown)?;
+    writeln!(out)?;
+    for group in [
+        Group::Ring,
+        Group::Channels,
+        Group::Coalesce,
+        Group::Pause,
+        Group::PrivateFlag,
+        Group::Rss,
+    ] {
+        let plain =
+            shown.settings().filter(|(key, setting)| key.group == group && is_plain(setting));
+        let items: Vec<_> = plain.map(|(key, setting)| item(key, setting)).collect();
+        paragraph::write_items(out, style, (group.name(), MARGIN), &items)?;
+    }
+    write_features(out, style, shown)?;
+    write_copybreak(out, style, shown)?;
+    write_page_pools(out, style, shown)?;
+    if !shown.survey.queues.is_empty() {
+        writeln!(out)?;
+        queues::write(out, style, &shown.survey)?;
+    }
+    write_notes(out, style, shown)
+}
+
+fn write_heading(out: &mut dyn Write, style: Style, shown: &Shown) -> io::Result<()> {
+    let link = &shown.nic.link;
+    let state = match (link.up, link.running) {
+        (false, _) => "down",
+        (true, false) => "up, no carrier",
+        (true, true) => "up",
+    };
+    let mut items: Vec<String> = Vec::new();
+    items.extend(link.kind.clone());
+    items.push(format!("index {}", link.ifindex));
+    items.extend(shown.netns.as_ref().map(|netns| format!("netns {netns}")));
+    items.push(state.to_owned());
+    items.extend(link.mac.map(mac));
+    let margin = MARGIN.max(link.name.chars().count() + 1);
+    paragraph::write_items(out, style, (&link.name, margin), &items)?;
+    write_driver(out, style, shown)
+}
+
+fn write_driver(out: &mut dyn Write, style: Style, shown: &Shown) -> io::Result<()> {
+    let Some(driver) = &shown.nic.driver else { return Ok(()) };
+    let mut items = vec![format!("{} {}", driver.driver, driver.version)];
+    let labelled = |label: &str, text: &str| (!text.is_empty()).then(|| format!("{label} {text}"));
+    items.extend(labelled("firmware", &driver.firmware_version));
+    items.extend(labelled("bus", &driver.bus_info));
+    items.extend(shown.survey.node.map(|node| format!("NUMA node {node}")));
+    paragraph::write_items(out, style, ("driver", MARGIN), &items)
+}
+
+/// A setting of which nothing is known besides its value.
+const fn is_plain(setting: &Setting) -> bool {
+    setting.min.is_none() && setting.max.is_none() && setting.default.is_none()
+}
+
+/// Settings that are shown with the queues that they are about, or in a form of their own.
+fn is_shown_elsewhere(key: &Key) -> bool {
+    match key.group {
+        Group::Feature | Group::Copybreak | Group::Rps | Group::Xps | Group::Irq => true,
+        Group::Napi => key.name.contains('/'),
+        _ => false,
+    }
+}
+
+/// The settings that have limits or a default, as a table.
+fn write_limited(out: &mut dyn Write, style: Style, shown: &Shown) -> io::Result<()> {
+    let limited = shown.settings().filter(|(key, setting)| {
+        // What each NAPI has for itself says something only where it differs from the device's.
+        let differs = key.name.split_once('/').is_some_and(|(_, name)| {
+            let of_device = shown.survey.settings.get(&Key::new(key.group, name));
+            of_device.is_some_and(|of_device| of_device.value != setting.value)
+        });
+        !is_plain(setting) && (differs || !is_shown_elsewhere(key))
+    });
+    table(limited).write(out, style)
+}
+
+fn write_groups(out: &mut dyn Write, style: Style, shown: &Shown) -> io::Result<()> {
+    if shown.settings().next().is_none() {
+        let groups: Vec<_> = shown.groups.iter().map(|group| group.name()).collect();
+        return writeln!(out, "{} has no settings of: {}", shown.nic.name(), groups.join(", "));
+    }
+    table(shown.settings()).write(out, style)?;
+    write_notes(out, style, shown)
+}
+
+fn table<'a>(settings: impl Iterator<Item = (&'a Key, &'a Setting)>) -> Table<6> {
+    let mut table = Table::new([
+        ("SETTING", Align::Left),
+        ("CURRENT", Align::Right),
+        ("MIN", Align::Right),
+        ("MAX", Align::Right),
+        ("DEFAULT", Align::Right),
+        ("", Align::Left),
+    ]);
+    let number = |number: Option<u64>| number.map_or_else(|| "-".to_owned(), |n| n.to_string());
+    for (key, setting) in settings {
+        table.push([
+            key.to_string(),
+            setting.value.to_string(),
+            number(setting.min),
+            number(setting.max),
+            setting.default.as_ref().map_or_else(|| "-".to_owned(), Value::to_string),
+            remark(setting),
+        ]);
+    }
+    table
+}
+
+/// Who decides about a setting if not the user, or else what there is to know about it.
+fn remark(setting: &Setting) -> String {
+    match (&setting.access, &setting.note) {
+        (Access::Fixed { by }, _) => format!("fixed: {by}"),
+        (Access::ReadOnly, _) => "read-only".to_owned(),
+        (Access::ReadWrite, Some(note)) => note.clone(),
+        (Access::ReadWrite, None) => String::new(),
+    }
+}
+
+fn item(key: &Key, setting: &Setting) -> String {
+    match &setting.access {
+        Access::ReadWrite => format!("{} {}", key.name, setting.value),
+        _ => format!("{} {} ({})", key.name, setting.value, remark(setting)),
+    }
+}
+
+/// Features by state. Those that the driver has not and never will have on are only counted.
+fn write_features(out: &mut dyn Write, style: Style, shown: &Shown) -> io::Result<()> {
+    let features: Vec<_> =
+        shown.settings().filter(|(key, _)| key.group == Group::Feature).collect();
+    let in_state = |on: bool, is_free: bool| -> Vec<String> {
+        features
+            .iter()
+            .filter(|(_, setting)| setting.value == Value::Switch(on))
+            .filter(|(_, setting)| (setting.access == Access::ReadWrite) == is_free)
+            .map(|(key, setting)| match &setting.note {
+                Some(note) => format!("{} ({note})", key.name),
+                None => key.name.clone(),
+            })
+            .collect()
+    };
+    paragraph::write_items(out, style, ("features on", MARGIN), &in_state(true, true))?;
+    paragraph::write_items(out, style, ("features off", MARGIN), &in_state(false, true))?;
+    paragraph::write_items(out, style, ("fixed on", MARGIN), &in_state(true, false))?;
+    match in_state(false, false).len() {
+        0 => Ok(()),
+        count => {
+            let text = format!("{count} features; --group feature lists them");
+            paragraph::write_text(out, style, ("fixed off", MARGIN), &text)
+        }
+    }
+}
+
+fn write_copybreak(out: &mut dyn Write, style: Style, shown: &Shown) -> io::Result<()> {
+    let driver = shown.nic.driver_name().unwrap_or_default();
+    let setting = |name| shown.survey.settings.get(&Key::new(Group::Copybreak, name));
+    let facts = copybreak::facts(driver);
+    let note = facts.map(|facts| facts.note).filter(|note| !note.is_empty());
+    let mut text = match (copybreak::state(driver, setting("rx")), setting("rx")) {
+        (State::Tunable, Some(rx)) => format!("rx {}, tunable{}", rx.value, limits(rx)),
+        (State::Fixed, Some(rx)) => match &rx.access {
+            Access::Fixed { by } => format!("rx {}, fixed by the {by}", rx.value),
+            _ => format!("rx {}, fixed", rx.value),
+        },
+        (State::None, _) => "none".to_owned(),
+        _ => format!("not tunable, and what {driver} copies is not known"),
+    };
+    if let Some(note) = note {
+        text.extend([": ", note]);
+    }
+    for name in ["tx", "tx-buf-size"] {
+        if let Some(setting) = setting(name) {
+            text.push_str(&format!("; {name} {}{}", setting.value, limits(setting)));
+        }
+    }
+    paragraph::write_text(out, style, ("copybreak", MARGIN), &text)
+}
+
+/// ` (60 to 1024, default 256)`, as far as it is known.
+fn limits(setting: &Setting) -> String {
+    let mut parts = Vec::new();
+    match (setting.min, setting.max) {
+        (Some(min), Some(max)) => parts.push(format!("{min} to {max}")),
+        (Some(min), None) => parts.push(format!("at least {min}")),
+        (None, Some(max)) => parts.push(format!("at most {max}")),
+        (None, None) => {}
+    }
+    parts.extend(setting.default.as_ref().map(|default| format!("default {default}")));
+    if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
+}
+
+fn write_page_pools(out: &mut dyn Write, style: Style, shown: &Shown) -> io::Result<()> {
+    let pools = &shown.survey.page_pools;
+    if pools.is_empty() {
+        return Ok(());
+    }
+    let sum = |of: fn(&_) -> u64| pools.iter().map(of).fold(0, u64::saturating_add);
+    let items = [
+        format!("{} pools", pools.len()),
+        format!("{} pages out", sum(|pool| pool.inflight)),
+        number::bytes(sum(|pool| pool.inflight_bytes)),
+        format!("{} given up", pools.iter().filter(|pool| pool.detach_time.is_some()).count()),
+    ];
+    paragraph::write_items(out, style, ("page pools", MARGIN), &items)
+}
+
+fn write_notes(out: &mut dyn Write, style: Style, shown: &Shown) -> io::Result<()> {
+    let has_interrupts = shown.survey.queues.iter().any(|queue| queue.interrupt.is_some());
+    if let Some(pid) = shown.irqbalance.filter(|_| has_interrupts) {
+        let text = format!("process {pid} moves interrupts to other CPUs as it likes");
+        paragraph::write_text(out, style, ("irqbalance", MARGIN), &text)?;
+    }
+    for note in &shown.survey.notes {
+        paragraph::write_text(out, style, ("not read", MARGIN), note)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,101 @@
+//! The `netdev` family of generic netlink: what a device can do with XDP, its queues, NAPI
+//! instances and page pools. Since Linux 6.3 (linux/netdev.h).
+
+pub mod napi;
+pub mod page_pool;
+pub mod queue;
+
+use super::attribute::Attributes;
+use super::generic::{self, Family};
+use super::request::Request;
+use super::{Error, Result};
+
+const FAMILY: &str = "netdev";
+const NETDEV_CMD_DEV_GET: u8 = 1;
+const NETDEV_A_DEV_IFINDEX: u16 = 1;
+const NETDEV_A_DEV_XDP_FEATURES: u16 = 3;
+
+const NETDEV_XDP_ACT_BASIC: u64 = 1 << 0;
+const NETDEV_XDP_ACT_HW_OFFLOAD: u64 = 1 << 4;
+const NETDEV_XDP_ACT_RX_SG: u64 = 1 << 5;
+
+/// What a device's driver says it can do with XDP (`enum netdev_xdp_act`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct XdpFeatures(u64);
+
+impl XdpFeatures {
+    /// Whether it runs programs natively.
+    pub const fn native(self) -> bool {
+        self.0 & NETDEV_XDP_ACT_BASIC != 0
+    }
+
+    /// Whether it takes programs that read several buffers (`xdp.frags`).
+    pub const fn frags(self) -> bool {
+        self.0 & NETDEV_XDP_ACT_RX_SG != 0
+    }
+
+    /// Whether the device itself runs programs.
+    pub const fn offload(self) -> bool {
+        self.0 & NETDEV_XDP_ACT_HW_OFFLOAD != 0
+    }
+}
+
+/// Asks about devices of the network namespace in which it was opened.
+pub struct Netdev {
+    family: Family,
+}
+
+impl Netdev {
+    /// Opens a socket in the current network namespace; `ENOENT` if the kernel lacks the family.
+    pub fn open() -> Result<Self> {
+        Ok(Self { family: Family::open(FAMILY)? })
+    }
+
+    /// What the device with this index can do with XDP.
+    pub fn xdp_features(&mut self, ifindex: u32) -> Result<XdpFeatures> {
+        let request = generic::command(NETDEV_CMD_DEV_GET).u32(NETDEV_A_DEV_IFINDEX, ifindex);
+        let reply = self.family.request(&request)?;
+        decode_xdp_features(generic::only_message(&reply)?)
+    }
+
+    /// Everything that `command` lists for the query that `fill` makes; nothing if the kernel or
+    /// the driver has no such list. `decode` leaves out what it does not know.
+    fn dump<T>(
+        &mut self,
+        command: u8,
+        fill: impl FnOnce(Request) -> Request,
+        decode: impl Fn(Attributes<'_>) -> Result<Option<T>>,
+    ) -> Result<Vec<T>> {
+        let reply = match self.family.dump(&fill(generic::command(command))) {
+            Ok(reply) => reply,
+            Err(error) if error.is_unsupported() => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let decoded = reply.messages.iter().map(|message| decode(generic::attributes(message)?));
+        decoded.filter_map(Result::transpose).collect()
+    }
+}
+
+fn decode_xdp_features(attributes: Attributes<'_>) -> Result<XdpFeatures> {
+    for attribute in attributes {
+        let attribute = attribute?;
+        if attribute.kind == NETDEV_A_DEV_XDP_FEATURES {
+            return attribute.uint().map(XdpFeatures);
+        }
+    }
+    Err(Error::malformed("no XDP features"))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_the_decoder_panic(bytes: Vec<u8>) {
+            let _ = decode_xdp_features(Attributes::new(&bytes));
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Names, numbers and flags without sense. What can be told from the command line alone is told
+//! without root.
+
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
+
+use crate::{assert_refused, needs_root, nicctl, sandbox::Sandbox};
+
+const ON_INTERFACES: [&[&str]; 4] =
+    [&["attach"], &["attach", "--dry-run"], &["stats"], &["detach"]];
+
+#[test]
+fn names_that_no_interface_can_have_are_usage_errors() {
+    let bad = [
+        ("", "interface name \"\" is empty"),
+        ("a/b", "interface name \"a/b\" contains a slash"),
+        ("../../etc/passwd", "is 16 bytes long; at most 15 are possible"),
+        ("sixteen_bytes_xx", "is 16 bytes long; at most 15 are possible"),
+        ("eth0:1", "contains a colon"),
+        ("eth 0", "contains white space"),
+        ("..", "is a directory's name"),
+    ];
+    for command in ON_INTERFACES {
+        for (name, message) in bad {
+            assert_refused(&nicctl(command).arg(name).output().unwrap(), 2, message);
+        }
+        let name = OsStr::from_bytes(b"eth\xff");
+        assert_refused(&nicctl(command).arg(name).output().unwrap(), 2, "it is not UTF-8");
+    }
+}
+
+#[test]
+fn names_that_no_namespace_can_have_are_usage_errors() {
+    for command in ON_INTERFACES {
+        for name in ["", "a/b", ".."] {
+            let output = nicctl(command).args(["lo", "--netns", name]).output().unwrap();
+            assert_refused(&output, 2, &format!("network namespace name {name:?} is not possible"));
+        }
+        let output = nicctl(command).args(["lo", "--netns", "nic-none"]).output().unwrap();
+        assert_refused(&output, 3, "no network namespace is called nic-none");
+    }
+}
+
+#[test]
+fn numbers_out_of_range_name_the_range() {
+    let range = "it must be a number of bytes from 0 to 2048";
+    for value in ["2049", "-1", "x", "", "1e3", "0x10", "99999999999999999999"] {
+        for option in ["--rx-copybreak", "--max-linear"] {
+            let output = nicctl(&["attach", "lo", option, value]).output().unwrap();
+            assert_refused(&output, 2, range);
+            let output = nicctl(&["decode", "--hex", "00", option, value]).output().unwrap();
+            assert_refused(&output, 2, range);
+        }
+    }
+    for value in ["-1", "x", "", "4294967296"] {
+        let output = nicctl(&["stats", "--queue", value]).output().unwrap();
+        assert_refused(&output, 2, "it must be the number of a queue");
+    }
+}
+
+#[test]
+fn words_that_are_not_known_come_with_those_that_are() {
+    let modes = "[possible values: auto, native, generic, offload]";
+    assert_refused(&nicctl(&["attach", "lo", "--mode", "turbo"]).output().unwrap(), 2, modes);
+    let switch = "[possible values: on, off]";
+    assert_refused(&nicctl(&["attach", "lo", "--split", "maybe"]).output().unwrap(), 2, switch);
+}
+
+#[test]
+fn contradictions_are_usage_errors() {
+    let required = "required arguments were not provided";
+    for (args, message) in [
+        (&["detach"][..], required),
+        (&["attach"], required),
+        (&["attach", "--json"], required),
+        (&["detach", "--all", "lo"], "the argument '--all' cannot be used with"),
+        (&["decode", "file.pcap", "--hex", "00"], "cannot be used with"),
+        (&["stats", "--watch", "lo"], "interfaces go in front of --watch"),
+        (&["log", "lo", "lo"], "unexpected argument"),
+    ] {
+        assert_refused(&nicctl(args).output().unwrap(), 2, message);
+    }
+}
+
+#[test]
+fn an_unknown_interface_is_not_found_and_the_nearest_suggested() {
+    needs_root!();
+    let sandbox = Sandbox::new();
+    for command in ON_INTERFACES.iter().chain([&["log"][..]].iter()) {
+        for json in [&[][..], &["--json"]] {
+            let args = [command, &["nic-aa"][..], json].concat();
+            let message = "nicctl: no interface is called nic-aa\n  fix: did you mean nic-a?\n";
+            sandbox.assert_refuses(&args, 3, message);
+        }
+    }
+}
+
+#[test]
+fn one_bad_name_among_good_ones_changes_nothing() {
+    needs_root!();
+    let sandbox = Sandbox::new();
+    sandbox.assert_refuses(&["attach", "nic-a", "lo", "nic-x"], 3, "no interface is called nic-x");
+    sandbox.attach();
+    sandbox.assert_refuses(&["detach", "nic-a", "nic-x"], 3, "no interface is called nic-x");
+}
+
+#[test]
+fn what_is_not_attached_comes_with_the_command_that_attaches() {
+    needs_root!();
+    let sandbox = Sandbox::new();
+    let message = "nicctl: nothing is attached to nic-a\n  fix: nicctl attach nic-a\n";
+    for command in ["stats", "log"] {
+        sandbox.assert_refuses(&[command, "nic-a"], 3, message);
+        sandbox.assert_refuses(&[command, "nic-a", "--json"], 3, message);
+    }
+}
+
+#[test]
+fn a_queue_that_does_not_exist_is_a_usage_error_with_those_that_do() {
+    needs_root!();
+    let sandbox = Sandbox::new();
+    sandbox.attach();
+    let message = "nic-a: no queue 2: it has queues 0 to 1";
+    sandbox.assert_refuses(&["stats", "--queue", "2"], 2, message);
+    sandbox.assert_refuses(&["stats", "--queue", "2", "--json"], 2, message);
+}
+
+#[test]
+fn a_log_that_is_off_comes_with_the_command_that_turns_it_on() {
+    needs_root!();
+    let sandbox = Sandbox::new();
+    sandbox.attach();
+    let message = "nicctl: nic-a was attached without --log\n  fix: nicctl attach nic-a --log\n";
+    sandbox.assert_refuses(&["log", "nic-a"], 3, message);
+    sandbox.assert_refuses(&["log", "--json"], 3, message);
+}

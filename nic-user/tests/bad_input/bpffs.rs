@@ -1,0 +1,113 @@
+//! bpffs that is missing, read-only, hidden, or full of what others put there.
+
+use std::fs;
+
+use crate::{assert_done, assert_refused, needs_root, raw, sandbox::Sandbox};
+
+const UNMOUNT: &str = "umount /sys/fs/bpf";
+const MOUNTED: &str = "if mountpoint -q /sys/fs/bpf; then echo yes; else echo no; fi";
+
+#[test]
+fn without_bpffs_attach_mounts_it_and_nothing_else_does() {
+    needs_root!();
+    let sandbox = Sandbox::new();
+    sandbox.shell(UNMOUNT);
+    for args in [&["list"][..], &["stats"]] {
+        assert_eq!(assert_done(&sandbox.nicctl(args)), "nothing is attached\n");
+    }
+    assert_eq!(assert_done(&sandbox.nicctl(&["detach", "nic-a"])), "nic-a: nothing was attached\n");
+    assert_done(&sandbox.nicctl(&["attach", "nic-a", "--dry-run"]));
+    sandbox.assert_refuses(&["stats", "nic-a"], 3, "nothing is attached to nic-a");
+    assert_eq!(sandbox.shell(MOUNTED), "no\n");
+    sandbox.attach();
+    assert_eq!(sandbox.shell(MOUNTED), "yes\n");
+    assert!(assert_done(&sandbox.nicctl(&["list"])).contains("nic-a"));
+}
+
+#[test]
+fn who_may_not_mount_bpffs_gets_the_command() {
+    needs_root!();
+    let sandbox = Sandbox::new();
+    sandbox.shell(UNMOUNT);
+    let before = sandbox.state();
+    let output = sandbox.nicctl_with(&["--bounding-set=-sys_admin"], &["attach", "nic-a"]);
+    assert_refused(
+        &output,
+        4,
+        "nicctl: mount bpffs on /sys/fs/bpf: Operation not permitted (os error 1)\n  fix: as root: \
+         mount -t bpf bpf /sys/fs/bpf\n",
+    );
+    assert_eq!(sandbox.state(), before);
+}
+
+#[test]
+fn a_read_only_bpffs_is_told_with_the_command_that_changes_it() {
+    needs_root!();
+    let sandbox = Sandbox::new();
+    let message = "Read-only file system (os error 30)\n  fix: make it writable: mount -o \
+                   remount,rw /sys/fs/bpf\n";
+    sandbox.shell("mount -o remount,ro /sys/fs/bpf");
+    sandbox.assert_refuses(&["attach", "nic-a"], 1, message);
+    sandbox.shell("mount -o remount,rw /sys/fs/bpf");
+    sandbox.attach();
+    sandbox.shell("mount -o remount,ro /sys/fs/bpf");
+    for command in ["attach", "stats", "detach"] {
+        sandbox.assert_refuses(&[command, "nic-a"], 1, message);
+    }
+    sandbox.assert_refuses(&["stats", "--json"], 1, message);
+}
+
+#[test]
+fn pins_survive_ip_netns_exec_which_hides_bpffs() {
+    needs_root!();
+    let sandbox = Sandbox::new();
+    let name = sandbox.lab().a().netns_name();
+    let inside = |args: &str| sandbox.shell(&format!("ip netns exec {name} /mnt/nicctl {args}"));
+    let before = sandbox.state();
+    assert!(inside("attach nic-a").contains("nic-a: attached"));
+    assert_eq!(sandbox.state().pins.len(), before.pins.len() + 10);
+    assert!(assert_done(&sandbox.nicctl(&["list"])).contains("nic-a"));
+    assert!(inside("list").contains("nic-a"));
+    assert!(inside("stats nic-a").contains("QUEUE"));
+    assert_eq!(inside("detach nic-a"), "nic-a: detached\n");
+    assert_eq!(sandbox.state(), before);
+}
+
+#[test]
+fn what_others_put_beside_the_pins_is_left_alone() {
+    needs_root!();
+    let sandbox = Sandbox::new();
+    let directory = sandbox.bpffs().join("nicctl");
+    for name in ["foo", "1-2-3", "x-1", "new-foo", "-", "1-99999999999"] {
+        fs::create_dir_all(directory.join(name)).unwrap();
+    }
+    for name in ["bar", "7-7"] {
+        raw::pin_array(8, &directory.join(name));
+    }
+    let before = sandbox.state();
+    assert_eq!(assert_done(&sandbox.nicctl(&["list"])), "nothing is attached\n");
+    assert_eq!(assert_done(&sandbox.nicctl(&["stats"])), "nothing is attached\n");
+    assert_eq!(assert_done(&sandbox.nicctl(&["detach", "--all"])), "nothing is attached\n");
+    assert_eq!(sandbox.state(), before);
+    sandbox.attach();
+    assert!(assert_done(&sandbox.nicctl(&["stats", "nic-a"])).contains("QUEUE"));
+    assert_eq!(assert_done(&sandbox.nicctl(&["detach", "nic-a"])), "nic-a: detached\n");
+    assert_eq!(sandbox.state(), before);
+}
+
+#[test]
+fn what_is_half_made_is_not_shown_and_cleared_away() {
+    needs_root!();
+    let sandbox = Sandbox::new();
+    let before = sandbox.state();
+    let ifindex = sandbox.lab().a().ifindex();
+    let staging = sandbox.bpffs().join(format!("nicctl/new-1-{ifindex}"));
+    fs::create_dir_all(&staging).unwrap();
+    raw::pin_array(8, &staging.join("rx"));
+    for args in [&["list"][..], &["stats"]] {
+        assert_eq!(assert_done(&sandbox.nicctl(args)), "nothing is attached\n");
+    }
+    assert!(staging.exists());
+    assert_done(&sandbox.nicctl(&["detach", "nic-a"]));
+    assert_eq!(sandbox.state(), before);
+}

@@ -1,0 +1,41 @@
+//! What a user does wrong, or has wrong: the message says what, why and the way out, the exit code
+//! says which kind it is, and nothing is changed.
+
+mod arguments;
+mod attached;
+mod bpffs;
+mod captures;
+#[path = "../common/mod.rs"]
+mod common;
+mod foreign;
+mod lock;
+mod output;
+mod privileges;
+mod raw;
+mod sandbox;
+
+use std::process::{Command, Output};
+
+/// Ends as it should: the exit code, and what standard error says; nothing on standard output.
+#[track_caller]
+fn assert_refused(output: &Output, code: i32, message: &str) {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains(message), "{message:?} is not in {stderr:?}");
+    assert_eq!(output.status.code(), Some(code), "{stderr}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "");
+}
+
+/// What a run that goes well prints.
+#[track_caller]
+fn assert_done(output: &Output) -> String {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), &*stderr), (Some(0), ""));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// The program itself, in this process's own surroundings.
+fn nicctl(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nicctl"));
+    command.args(args);
+    command
+}

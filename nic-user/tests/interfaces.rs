@@ -1,0 +1,329 @@
+//! Interfaces come, go, change their names and share a machine.
+
+mod attached;
+mod common;
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use attached::{nic, nicctl, number, run, succeeded};
+use aya::Ebpf;
+use aya::programs::tc::{NlOptions, TcAttachOptions, TcHandle};
+use aya::programs::{SchedClassifier, TcAttachType};
+use nic_common::policy::CopyPolicy;
+use nic_user::lab::traffic::{self, IpVersion};
+use nic_user::lab::{Host, Lab, Shape};
+use nic_user::netlink::link_edit::VethEnd;
+use nic_user::netlink::qdisc::Clsact;
+use nic_user::nic::namespace::NAMED_DIR;
+use nic_user::offload::{self, Attached, Lock, ModeWanted, Options};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sched::{CloneFlags, setns, unshare};
+use serde_json::Value;
+
+/// The entries of `nicctl VERB --json --netns HOST`, which must go well.
+#[track_caller]
+fn entries(host: &Host, args: &[&str]) -> Vec<Value> {
+    let args = [args, &["--json", "--netns", host.netns_name()]].concat();
+    let document: Value = serde_json::from_str(&succeeded(nicctl(&args))).unwrap();
+    document["interfaces"].as_array().unwrap().clone()
+}
+
+fn names(entries: &[Value]) -> Vec<&str> {
+    entries.iter().map(|entry| entry["name"].as_str().unwrap()).collect()
+}
+
+/// Sends datagrams to `lab.b()`.
+#[track_caller]
+fn send(lab: &Lab, count: u64) {
+    let arrived = traffic::udp(lab.a(), lab.b(), IpVersion::V4, 4, count, 64).unwrap();
+    assert_eq!(arrived, count);
+}
+
+#[track_caller]
+fn exit_code(output: &Output) -> i32 {
+    output.status.code().unwrap()
+}
+
+#[test]
+fn several_interfaces_at_once_are_all_or_none() {
+    needs_root!();
+    let lab = Lab::new(Shape::default()).unwrap();
+    let host = lab.b();
+    let end = |name| VethEnd { name, queues: 2, mtu: 1500, netns: None };
+    host.links(|links| links.add_veth(end("nic-c"), end("nic-d"))).unwrap();
+    let netns = ["--netns", host.netns_name()];
+
+    let refused = nicctl(&[&["attach", "nic-b", "nic-c", "nic-x"], &netns[..]].concat());
+    assert_eq!(exit_code(&refused), 3);
+    assert!(entries(host, &["list"]).is_empty());
+
+    let all = ["nic-b", "nic-c", "nic-d"];
+    let attached = entries(host, &[&["attach"], &all[..]].concat());
+    assert_eq!(names(&attached), all);
+    let mut listed = entries(host, &["list"]);
+    listed.sort_by_key(|entry| entry["name"].to_string());
+    assert_eq!(names(&listed), all);
+    send(&lab, 100);
+    for one in entries(host, &["stats"]) {
+        let packets = number(&one["total"], "/rx/packets");
+        let queues = one["queues"].as_array().unwrap().len();
+        if one["name"] == "nic-b" {
+            assert!(packets >= 100 && queues == 4, "{one}");
+        } else {
+            assert!(packets < 100 && queues == 2, "{one}");
+        }
+    }
+    let detached = entries(host, &["detach", "nic-c", "nic-d", "nic-c"]);
+    assert_eq!(names(&entries(host, &["list"])), ["nic-b"]);
+    assert_eq!(detached[0]["was_attached"], true);
+    run(host, "detach", &[]);
+}
+
+#[test]
+fn the_second_attach_upgrades_and_the_second_detach_does_nothing() {
+    needs_root!();
+    let lab = Lab::new(Shape::default()).unwrap();
+    let before = attached::both(&lab);
+    assert!(run(lab.b(), "attach", &[]).contains("nic-b: attached"));
+    let [first] = &entries(lab.b(), &["list"])[..] else { panic!("one") };
+    send(&lab, 10);
+    assert!(run(lab.b(), "attach", &[]).contains("nic-b: upgraded"));
+    let [second] = &entries(lab.b(), &["list"])[..] else { panic!("one") };
+    assert_eq!(first["attached_at"], second["attached_at"]);
+    assert_ne!(first["xdp_program"], second["xdp_program"]);
+    assert!(number(&attached::stats(lab.b())["total"], "/rx/packets") >= 10);
+    assert_eq!(run(lab.b(), "detach", &[]), "nic-b: detached\n");
+    assert_eq!(run(lab.b(), "detach", &[]), "nic-b: nothing was attached\n");
+    assert_eq!(attached::both(&lab), before);
+}
+
+/// Runs nicctl as `ip netns exec` does: in the host's namespace, with a `/sys` of its own that goes
+/// with the process.
+fn netns_exec(host: &Host, args: &[&str]) -> Output {
+    let netns = File::open(Path::new(NAMED_DIR).join(host.netns_name())).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nicctl"));
+    let enter = move || {
+        setns(&netns, CloneFlags::CLONE_NEWNET)?;
+        unshare(CloneFlags::CLONE_NEWNS)?;
+        let none = None::<&str>;
+        mount(none, "/", none, MsFlags::MS_SLAVE | MsFlags::MS_REC, none)?;
+        umount2("/sys", MntFlags::MNT_DETACH)?;
+        mount(Some("sysfs"), "/sys", Some("sysfs"), MsFlags::empty(), none)?;
+        Ok(())
+    };
+    // SAFETY: between fork and exec only system calls are made.
+    unsafe { command.pre_exec(enter) };
+    command.args(args).output().unwrap()
+}
+
+#[test]
+fn what_ip_netns_exec_attached_is_there_for_everybody() {
+    needs_root!();
+    let lab = Lab::new(Shape::default()).unwrap();
+    succeeded(netns_exec(lab.b(), &["attach", "nic-b"]));
+    assert_eq!(names(&entries(lab.b(), &["list"])), ["nic-b"]);
+    send(&lab, 10);
+    // By the name of the namespace from outside, as the only one there is from inside.
+    let outside: Value = serde_json::from_str(&succeeded(nicctl(&["list", "--json"]))).unwrap();
+    let all = outside["interfaces"].as_array().unwrap();
+    assert!(all.iter().any(|entry| entry["netns"] == lab.b().netns_name()), "{outside}");
+    let inside = succeeded(netns_exec(lab.b(), &["stats", "nic-b", "--json"]));
+    let inside: Value = serde_json::from_str(&inside).unwrap();
+    assert!(number(&inside, "/interfaces/0/total/rx/packets") >= 10);
+    assert!(succeeded(netns_exec(lab.b(), &["attach", "nic-b"])).contains("upgraded"));
+    assert!(number(&attached::stats(lab.b())["total"], "/rx/packets") >= 10);
+    assert_eq!(succeeded(netns_exec(lab.b(), &["detach", "nic-b"])), "nic-b: detached\n");
+    assert!(entries(lab.b(), &["list"]).is_empty());
+    assert!(nic(lab.b(), "nic-b").xdp().is_empty());
+}
+
+/// Renames the interface of `host`, which must be down for that.
+fn rename(host: &Host, to: &str) {
+    const SIOCSIFNAME: libc::Ioctl = 0x8923;
+    let padded = |name: &str| {
+        let mut padded = [0_u8; libc::IFNAMSIZ];
+        padded.iter_mut().zip(name.bytes()).for_each(|(to, from)| *to = from);
+        padded
+    };
+    // `struct ifreq`
+    let mut request = [padded(host.interface()), padded(to), [0; libc::IFNAMSIZ]];
+    host.links(|links| links.set_up(host.ifindex(), false)).unwrap();
+    host.run(|| {
+        // SAFETY: socket(2) reads no memory of ours.
+        let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+        assert!(fd >= 0, "{}", io::Error::last_os_error());
+        // SAFETY: `fd` was just opened and belongs to nobody else.
+        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+        // SAFETY: `request` outlives the call and is no smaller than a `struct ifreq`.
+        let done = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCSIFNAME, &raw mut request) };
+        assert_eq!(done, 0, "{}", io::Error::last_os_error());
+    })
+    .unwrap();
+    host.links(|links| links.set_up(host.ifindex(), true)).unwrap();
+}
+
+#[test]
+fn a_renamed_interface_goes_by_its_new_name() {
+    needs_root!();
+    let lab = Lab::new(Shape::default()).unwrap();
+    let host = lab.b();
+    let netns = ["--netns", host.netns_name()];
+    run(host, "attach", &[]);
+    send(&lab, 10);
+    rename(host, "nic-new");
+    let on = |verb: &str, name: &str| nicctl(&[&[verb, name], &netns[..]].concat());
+
+    let [listed] = &entries(host, &["list"])[..] else { panic!("one") };
+    assert_eq!((&listed["name"], &listed["stale"]), (&"nic-new".into(), &false.into()));
+    for args in [&["stats"][..], &["stats", "nic-new"]] {
+        let [one] = &entries(host, args)[..] else { panic!("one") };
+        assert_eq!(one["name"], "nic-new");
+        assert!(number(&one["total"], "/rx/packets") >= 10);
+    }
+    assert_eq!(exit_code(&on("attach", "nic-b")), 3);
+    assert!(succeeded(on("attach", "nic-new")).contains("nic-new: upgraded"));
+    assert_eq!(succeeded(on("detach", "nic-new")), "nic-new: detached\n");
+    assert!(entries(host, &["list"]).is_empty());
+}
+
+#[test]
+fn a_vanished_interface_is_called_gone_and_a_new_one_of_its_name_is_another() {
+    needs_root!();
+    let lab = Lab::new(Shape::default()).unwrap();
+    let (a, b) = (lab.a(), lab.b());
+    run(b, "attach", &[]);
+    let old = b.ifindex();
+    a.links(|links| links.delete(a.ifindex())).unwrap();
+
+    let [listed] = &entries(b, &["list"])[..] else { panic!("one") };
+    assert_eq!((&listed["stale"], &listed["xdp_program"]), (&true.into(), &Value::Null));
+    let table = succeeded(nicctl(&["list", "--netns", b.netns_name()]));
+    assert!(table.contains("gone"), "{table}");
+
+    let end = |name| VethEnd { name, queues: 4, mtu: 1500, netns: None };
+    b.links(|links| links.add_veth(end("nic-b"), end("nic-c"))).unwrap();
+    // One that would have the index of the old one is not to be had here.
+    assert_ne!(nic(b, "nic-b").ifindex(), old);
+    let [stats] = &entries(b, &["attach", "nic-b"])[..] else { panic!("one") };
+    assert_eq!(stats["upgraded"], false);
+    let new = nic(b, "nic-b").ifindex();
+    let [stats] = &entries(b, &["stats", "nic-b"])[..] else { panic!("one") };
+    assert_eq!(number(stats, "/ifindex"), u64::from(new));
+
+    run(b, "detach", &[]);
+    assert!(entries(b, &["list"]).is_empty());
+    assert!(nic(b, "nic-b").xdp().is_empty());
+}
+
+#[test]
+fn pins_of_a_vanished_interface_are_detached_by_its_name() {
+    needs_root!();
+    let lab = Lab::new(Shape::default()).unwrap();
+    run(lab.b(), "attach", &[]);
+    lab.a().links(|links| links.delete(lab.a().ifindex())).unwrap();
+    assert_eq!(run(lab.b(), "detach", &[]), "nic-b: detached\n");
+    assert!(entries(lab.b(), &["list"]).is_empty());
+    let again = nicctl(&["detach", "nic-b", "--netns", lab.b().netns_name()]);
+    assert_eq!(exit_code(&again), 3);
+}
+
+/// Attaches through the library, with filters of a clsact qdisc.
+fn attach_clsact(host: &Host) -> Attached {
+    let attach = || {
+        let lock = Lock::take(|_| {})?;
+        let policy = |base: CopyPolicy| base;
+        let mode = ModeWanted::Auto;
+        let options = Options { mode, policy: &policy, pull: false, log: false, clsact: true };
+        offload::attach(&lock, &nic(host, host.interface()), &options)
+    };
+    host.run(attach).unwrap().unwrap()
+}
+
+/// Whether there is a clsact qdisc, and whether filters hang on it.
+fn clsact(host: &Host) -> (bool, bool) {
+    host.run(|| {
+        let mut clsact = Clsact::open().unwrap();
+        let filters = clsact.has_filters(host.ifindex()).unwrap_or(false);
+        let was_none = clsact.add(host.ifindex()).unwrap();
+        if was_none {
+            clsact.delete(host.ifindex()).unwrap();
+        }
+        (!was_none, filters)
+    })
+    .unwrap()
+}
+
+/// Somebody else's filter at the host's TC ingress, which stays when this returns.
+fn add_foreign_filter(host: &Host) {
+    static OBJECT: &[u8] = aya::include_bytes_aligned!("../src/offload/nicctl.bpf.o");
+    host.run(|| {
+        let mut ebpf = Ebpf::load(OBJECT).unwrap();
+        let program = ebpf.program_mut("nic_ingress").unwrap();
+        let program: &mut SchedClassifier = program.try_into().unwrap();
+        program.load().unwrap();
+        let options = NlOptions { priority: 7, handle: TcHandle::new(0, 1), classid: None };
+        let options = TcAttachOptions::Netlink(options);
+        let ingress = TcAttachType::Ingress;
+        let id = program.attach_with_options(host.interface(), ingress, options).unwrap();
+        std::mem::forget(program.take_link(id).unwrap());
+    })
+    .unwrap();
+}
+
+#[test]
+fn clsact_filters_count_are_upgraded_and_go() {
+    needs_root!();
+    let lab = Lab::new(Shape::default()).unwrap();
+    let host = lab.b();
+    assert!(!attach_clsact(host).upgraded);
+    assert_eq!(clsact(host), (true, true));
+    assert_eq!(entries(host, &["list"])[0]["tc"], "clsact");
+    let counted = || {
+        send(&lab, 100);
+        traffic::udp(host, lab.a(), IpVersion::V4, 4, 100, 64).unwrap();
+        let total = &attached::stats(host)["total"];
+        ["/rx/packets", "/ingress/packets", "/tx/packets"].map(|counter| number(total, counter))
+    };
+    assert!(counted().iter().all(|&packets| packets >= 100));
+    // The command keeps what it finds.
+    assert!(run(host, "attach", &[]).contains("upgraded"));
+    assert_eq!(entries(host, &["list"])[0]["tc"], "clsact");
+    let after = counted();
+    assert!(after.iter().all(|&packets| (200..220).contains(&packets)), "{after:?}");
+    run(host, "detach", &[]);
+    assert_eq!(clsact(host), (false, false));
+}
+
+#[test]
+fn a_clsact_qdisc_of_somebody_else_stays() {
+    needs_root!();
+    let lab = Lab::new(Shape::default()).unwrap();
+    let host = lab.b();
+    let add = || Clsact::open().unwrap().add(host.ifindex()).unwrap();
+    assert!(host.run(add).unwrap());
+    attach_clsact(host);
+    run(host, "detach", &[]);
+    assert_eq!(clsact(host), (true, false));
+
+    add_foreign_filter(host);
+    attach_clsact(host);
+    run(host, "detach", &[]);
+    assert_eq!(clsact(host), (true, true));
+}
+
+#[test]
+fn a_filter_that_somebody_hung_on_our_qdisc_stays() {
+    needs_root!();
+    let lab = Lab::new(Shape::default()).unwrap();
+    let host = lab.b();
+    attach_clsact(host);
+    add_foreign_filter(host);
+    run(host, "detach", &[]);
+    assert_eq!(clsact(host), (true, true));
+    assert!(nic(host, host.interface()).xdp().is_empty());
+}

@@ -1,0 +1,155 @@
+//! Whenever attach or detach is killed, detach leaves the interface as it was, and attach works.
+
+mod attached;
+mod common;
+
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use attached::{both, nicctl, run, start, stats};
+use aya::programs::{SchedClassifier, TcAttachType};
+use nic_user::lab::traffic::{self, IpVersion};
+use nic_user::lab::{Host, Lab, Shape};
+use nic_user::netlink::qdisc::Clsact;
+use nic_user::nic::Nic;
+
+/// How often each command is killed before it is done.
+const TIMES: u32 = 100;
+
+/// Numbers without order (splitmix64), the same in every run.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % end.max(1)
+    }
+}
+
+/// Runs the command and kills it somewhere within `within`; whether it was still running.
+fn kill(host: &Host, verb: &str, within: Duration, numbers: &mut Numbers) -> bool {
+    let mut child = start(host, verb);
+    thread::sleep(Duration::from_micros(numbers.below(within.as_micros() as u64)));
+    let running = child.try_wait().unwrap().is_none();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    running
+}
+
+/// How long the command takes when nothing is in its way.
+fn duration(host: &Host, verb: &str, other: &str) -> Duration {
+    let taken = (0..5).map(|_| {
+        run(host, other, &[]);
+        let begin = Instant::now();
+        run(host, verb, &[]);
+        begin.elapsed()
+    });
+    taken.min().unwrap()
+}
+
+struct Clean<'l> {
+    lab: &'l Lab,
+    nics: [Nic; 2],
+}
+
+impl<'l> Clean<'l> {
+    fn of(lab: &'l Lab) -> Self {
+        Self { lab, nics: both(lab) }
+    }
+
+    /// Everything is as it was before the first attach, and traffic flows.
+    #[track_caller]
+    fn assert_restored(&self, times: u32) {
+        let host = self.lab.b();
+        assert_eq!(both(self.lab), self.nics, "kill {times}");
+        assert_eq!(tc(host), (0, 0, false), "kill {times}");
+        assert_eq!(pins(host), Vec::<String>::new(), "kill {times}");
+        assert_eq!(traffic::udp(self.lab.a(), host, IpVersion::V4, 4, 8, 64).unwrap(), 8);
+    }
+}
+
+/// TCX programs at ingress and egress, and whether there is a clsact qdisc.
+fn tc(host: &Host) -> (usize, usize, bool) {
+    host.run(|| {
+        let programs = |hook| SchedClassifier::query_tcx(host.interface(), hook).unwrap().1.len();
+        let mut clsact = Clsact::open().unwrap();
+        let was_none = clsact.add(host.ifindex()).unwrap();
+        if was_none {
+            clsact.delete(host.ifindex()).unwrap();
+        }
+        (programs(TcAttachType::Ingress), programs(TcAttachType::Egress), !was_none)
+    })
+    .unwrap()
+}
+
+/// Whatever nicctl has in bpffs for this host, whole or half made.
+fn pins(host: &Host) -> Vec<String> {
+    let ours = format!("{}-{}", host.netns().cookie().unwrap(), host.ifindex());
+    let Ok(entries) = fs::read_dir("/sys/fs/bpf/nicctl") else { return Vec::new() };
+    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter(|name| name.ends_with(&ours)).collect()
+}
+
+/// One more attachment, from whatever state there is.
+fn assert_works(lab: &Lab) {
+    let host = lab.b();
+    run(host, "attach", &[]);
+    let before = attached::number(&stats(host)["total"], "/rx/packets");
+    assert_eq!(traffic::udp(lab.a(), host, IpVersion::V4, 4, 8, 64).unwrap(), 8);
+    assert!(attached::number(&stats(host)["total"], "/rx/packets") >= before + 8);
+}
+
+#[test]
+fn killed_attaches_leave_nothing_that_detach_does_not_remove() {
+    needs_root!();
+    let lab = Lab::new(Shape::default()).unwrap();
+    let clean = Clean::of(&lab);
+    let within = duration(lab.b(), "attach", "detach");
+    run(lab.b(), "detach", &[]);
+    clean.assert_restored(0);
+    let mut numbers = Numbers(1);
+    let mut killed = 0;
+    // Now and then it is done before it is killed.
+    for times in 1.. {
+        if killed == TIMES {
+            break;
+        }
+        killed += u32::from(kill(lab.b(), "attach", within, &mut numbers));
+        // What a killed command left must not be in the way of others.
+        assert!(nicctl(&["list"]).status.success(), "kill {times}");
+        if times % 4 == 0 {
+            assert_works(&lab);
+        }
+        run(lab.b(), "detach", &[]);
+        clean.assert_restored(times);
+    }
+}
+
+#[test]
+fn killed_detaches_are_completed_by_the_next_command() {
+    needs_root!();
+    let lab = Lab::new(Shape::default()).unwrap();
+    let clean = Clean::of(&lab);
+    let within = duration(lab.b(), "detach", "attach");
+    clean.assert_restored(0);
+    let mut numbers = Numbers(2);
+    let mut killed = 0;
+    // Now and then it is done before it is killed.
+    for times in 1.. {
+        if killed == TIMES {
+            break;
+        }
+        run(lab.b(), "attach", &[]);
+        killed += u32::from(kill(lab.b(), "detach", within, &mut numbers));
+        assert!(nicctl(&["list"]).status.success(), "kill {times}");
+        if times % 4 == 0 {
+            assert_works(&lab);
+        }
+        run(lab.b(), "detach", &[]);
+        clean.assert_restored(times);
+    }
+}

@@ -1,0 +1,379 @@
+//! Frames of every kind are counted as what they are.
+
+mod attached;
+mod common;
+mod ethtool;
+mod generator;
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
+
+use attached::{Attached, number};
+use ethtool::Offload;
+use nic_common::counters::{header_bin, header_bin_start, size_bin, size_bin_start};
+use nic_common::headers::{Flags, HeaderInfo};
+use nic_common::policy::{CopyPolicy, Verdict};
+use nic_user::lab::frames::{Ends, vlan};
+use nic_user::lab::traffic::{self, IpVersion};
+use nic_user::lab::{Lab, Shape};
+use serde_json::Value;
+
+/// What nicctl should have counted, by the native header walk.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Expected {
+    counters: BTreeMap<&'static str, u64>,
+    sizes: BTreeMap<u64, u64>,
+    header_lengths: BTreeMap<u64, u64>,
+}
+
+impl Expected {
+    fn of(frames: &[Vec<u8>], policy: CopyPolicy) -> Self {
+        let mut expected = Self::default();
+        for frame in frames {
+            expected.add(frame, policy);
+        }
+        expected
+    }
+
+    fn add(&mut self, frame: &[u8], policy: CopyPolicy) {
+        let info = HeaderInfo::of(frame);
+        let len = frame.len() as u32;
+        let verdict = policy.decide(len, &info);
+        let has = |flags: Flags| u64::from(info.flags.any(flags));
+        let is = |wanted: Verdict| u64::from(verdict == wanted);
+        for (name, value) in [
+            ("packets", 1),
+            ("bytes", u64::from(len)),
+            ("copy", is(Verdict::Copy)),
+            ("split", is(Verdict::Split)),
+            ("whole", is(Verdict::Whole)),
+            ("malformed", has(Flags::MALFORMED)),
+            ("unparsed", 0),
+            ("fragments", has(Flags::FIRST_FRAGMENT.with(Flags::LATER_FRAGMENT))),
+            ("vlan", has(Flags::VLAN)),
+            ("tunnelled", has(Flags::TUNNEL)),
+            ("no_metadata", 0),
+            ("header_bytes", u64::from(info.header_len)),
+            ("copied_bytes", u64::from(verdict.copied(len, info.header_len))),
+        ] {
+            *self.counters.entry(name).or_default() += value;
+        }
+        let size = size_bin_start(size_bin(len)).into();
+        *self.sizes.entry(size).or_default() += 1;
+        let header = header_bin_start(header_bin(info.header_len)).into();
+        *self.header_lengths.entry(header).or_default() += 1;
+    }
+
+    /// The same, from what nicctl says.
+    fn counted(rx: &Value) -> Self {
+        let mut counted = Self::default();
+        for name in Self::of(&[Vec::new()], CopyPolicy::DEFAULT).counters.into_keys() {
+            counted.counters.insert(name, number(rx, &format!("/{name}")));
+        }
+        counted.sizes = bins(&rx["sizes"]);
+        counted.header_lengths = bins(&rx["header_lengths"]);
+        counted
+    }
+}
+
+/// The bins that are not empty, by where they begin.
+fn bins(histogram: &Value) -> BTreeMap<u64, u64> {
+    let bins = histogram.as_array().unwrap().iter();
+    bins.map(|bin| (number(bin, "/from"), number(bin, "/packets")))
+        .filter(|&(_, packets)| packets > 0)
+        .collect()
+}
+
+/// A lab in which the kernel sends nothing by itself any more, and frames that nobody answers.
+struct Quiet {
+    lab: Lab,
+    ends: Ends,
+}
+
+impl Quiet {
+    fn new(mtu: u32) -> Self {
+        let lab = Lab::new(Shape { queues: 4, mtu }).unwrap();
+        // Without IPv6 there are no multicast listener reports.
+        for host in [lab.a(), lab.b()] {
+            let path = format!("/proc/sys/net/ipv6/conf/{}/disable_ipv6", host.interface());
+            host.run(|| std::fs::write(path, "1")).unwrap().unwrap();
+        }
+        let mut ends = Ends::between(lab.a(), lab.b());
+        ends.mac[1] = [0x02, 0, 0, 0, 0, 0x99];
+        Self { lab, ends }
+    }
+
+    fn send(&self, frames: &[Vec<u8>]) {
+        let sent = traffic::send_frames(self.lab.a(), frames).unwrap();
+        assert_eq!(sent, frames.len() as u64);
+    }
+
+    /// One of each kind, from several ports.
+    fn every_kind(&self) -> Vec<Vec<u8>> {
+        (0..8)
+            .map(|port| self.ends.from_port(40_000 + port))
+            .flat_map(|ends| [ends.samples(), ends.malformed()].concat())
+            .map(|sample| sample.frame)
+            .collect()
+    }
+}
+
+#[test]
+fn every_kind_is_counted_as_what_it_is() {
+    needs_root!();
+    for (mtu, mode) in [(1500, "native"), (1500, "generic"), (9000, "native"), (9000, "generic")] {
+        let quiet = Quiet::new(mtu);
+        let attached = Attached::new(quiet.lab.b(), &["--mode", mode]);
+        assert_eq!(attached.total("/rx/packets"), 0);
+        let mut frames = quiet.every_kind();
+        if mtu == 9000 {
+            for payload in [1500, 4000, 8900] {
+                let segment = |ip| quiet.ends.tcp(ip, &vec![0xa5; payload]);
+                let ipv4 = quiet.ends.ipv4(segment(IpVersion::V4));
+                let ipv6 = quiet.ends.ipv6(segment(IpVersion::V6));
+                frames.push(quiet.ends.ethernet(ipv4));
+                frames.push(quiet.ends.ethernet(vlan(7, ipv6)));
+            }
+        }
+        quiet.send(&frames);
+        let stats = attached.settled();
+        let expected = Expected::of(&frames, CopyPolicy::DEFAULT);
+        for name in ["vlan", "tunnelled", "fragments", "malformed"] {
+            assert!(expected.counters[name] > 0, "{name}");
+        }
+        assert_eq!(Expected::counted(&stats["total"]["rx"]), expected, "{mode} {mtu}");
+    }
+}
+
+#[test]
+fn egress_counts_the_headers_of_every_kind() {
+    needs_root!();
+    let quiet = Quiet::new(1500);
+    let attached = Attached::new(quiet.lab.a(), &[]);
+    let frames = quiet.every_kind();
+    quiet.send(&frames);
+    let tx = &attached.settled()["total"]["tx"];
+    let expected = Expected::of(&frames, CopyPolicy::DEFAULT).counters;
+    for name in ["packets", "bytes", "header_bytes"] {
+        assert_eq!(number(tx, &format!("/{name}")), expected[name], "{name}");
+    }
+}
+
+#[test]
+fn another_policy_holds_from_the_next_frame_on() {
+    needs_root!();
+    let quiet = Quiet::new(1500);
+    let attached = Attached::new(quiet.lab.b(), &[]);
+    let frames = quiet.every_kind();
+    let mut expected = Expected::default();
+    for (args, policy) in [
+        (&["--rx-copybreak", "0"][..], CopyPolicy { rx_copybreak: 0, ..CopyPolicy::DEFAULT }),
+        (&["--max-linear", "60"], CopyPolicy { rx_copybreak: 0, max_linear: 60, split: true }),
+        (&["--split", "off"], CopyPolicy { rx_copybreak: 0, max_linear: 60, split: false }),
+        (
+            &["--rx-copybreak", "2048", "--split", "on"],
+            CopyPolicy { rx_copybreak: 2048, max_linear: 60, split: true },
+        ),
+        // What is not named stays as it is.
+        (&[], CopyPolicy { rx_copybreak: 2048, max_linear: 60, split: true }),
+    ] {
+        attached.again(args);
+        let said = &attached.stats()["policy"];
+        assert_eq!(said["rx_copybreak"], policy.rx_copybreak, "{args:?}");
+        assert_eq!(said["max_linear"], policy.max_linear, "{args:?}");
+        assert_eq!(said["split"], policy.split, "{args:?}");
+        quiet.send(&frames);
+        frames.iter().for_each(|frame| expected.add(frame, policy));
+        let stats = attached.settled();
+        assert_eq!(Expected::counted(&stats["total"]["rx"]), expected, "{args:?}");
+    }
+}
+
+/// Largest packet: what the kernel's BIG TCP commits measure with.
+const BIG: u32 = 185_000;
+
+/// Payload of a TCP segment at MTU 9000, with timestamps.
+const fn segment(ip: IpVersion) -> u64 {
+    let ip_header = match ip {
+        IpVersion::V4 => 20,
+        IpVersion::V6 => 40,
+    };
+    9000 - ip_header - 20 - 12
+}
+
+fn big_tcp_lab() -> Lab {
+    let lab = Lab::new(Shape { queues: 4, mtu: 9000 }).unwrap();
+    lab.set_max_packet_size(BIG).unwrap();
+    lab
+}
+
+fn send_bulk(lab: &Lab, ip: IpVersion) {
+    const BYTES: u64 = 32 << 20;
+    assert_eq!(traffic::tcp(lab.a(), lab.b(), ip, 2, BYTES).unwrap(), 2 * BYTES);
+}
+
+/// Packets over 64 KiB, and segments by which the payload is divided as TCP does it.
+#[track_caller]
+fn assert_big_tcp_sent(tx: &Value, ip: IpVersion) {
+    let [packets, super_packets, segments, bytes, header_bytes, over_64k] =
+        ["packets", "gso_tcp_packets", "gso_tcp_segments", "bytes", "header_bytes", "over_64k"]
+            .map(|name| number(tx, &format!("/{name}")));
+    assert!(over_64k > 0 && over_64k <= super_packets, "{tx}");
+    let payload = bytes - header_bytes;
+    // Only the last segment of a super-packet may be short.
+    assert!(payload <= (segments + packets - super_packets) * segment(ip), "{tx}");
+    assert!(payload > (segments - super_packets) * segment(ip), "{tx}");
+    assert_eq!(number(tx, "/gso_udp_packets"), 0);
+}
+
+#[test]
+fn big_tcp_leaves_whole_where_only_the_sender_is_attached() {
+    needs_root!();
+    let quiet = Quiet::new(9000);
+    let host = quiet.lab.a();
+    quiet.lab.set_max_packet_size(BIG).unwrap();
+    let attached = Attached::new(host, &[]);
+    let before = host.stats().unwrap().tx_packets;
+    send_bulk(&quiet.lab, IpVersion::V4);
+    let tx = &attached.settled()["total"]["tx"];
+    assert_big_tcp_sent(tx, IpVersion::V4);
+    assert_eq!(number(tx, "/packets"), host.stats().unwrap().tx_packets - before);
+}
+
+#[test]
+fn big_tcp_is_segmented_for_native_xdp_and_merged_again_by_gro() {
+    needs_root!();
+    let lab = big_tcp_lab();
+    // veth does without it, otherwise, even with XDP.
+    ethtool::set(lab.b(), Offload::Gro, true);
+    let (a, b) = (Attached::new(lab.a(), &[]), Attached::new(lab.b(), &[]));
+    let before = not_at_ingress(&b.settled());
+    send_bulk(&lab, IpVersion::V6);
+    let received = b.settled();
+    assert_big_tcp_sent(&a.settled()["total"]["tx"], IpVersion::V6);
+    let ingress = &received["total"]["ingress"];
+    let largest = number(ingress, "/largest");
+    assert!(largest > 65_536 && largest <= BIG.into(), "{ingress}");
+    assert_eq!(not_at_ingress(&received), before, "{ingress}");
+    assert!(number(ingress, "/paged_bytes") > number(ingress, "/linear_bytes"), "{ingress}");
+    let linear =
+        ["linear_bytes", "linear_payload_bytes"].map(|n| number(ingress, &format!("/{n}")));
+    assert!(linear[1] < linear[0], "{ingress}");
+}
+
+#[test]
+fn big_tcp_passes_generic_xdp_whole_and_none_is_dropped() {
+    needs_root!();
+    let lab = big_tcp_lab();
+    let b = Attached::new(lab.b(), &["--mode", "generic"]);
+    let before = not_at_ingress(&b.settled());
+    let dropped_before = lab.a().stats().unwrap().tx_dropped;
+    send_bulk(&lab, IpVersion::V6);
+    let received = b.settled();
+    let [rx, ingress] = ["rx", "ingress"].map(|side| &received["total"][side]);
+    assert!(number(ingress, "/largest") > 65_536, "{ingress}");
+    assert!(in_largest_bin(rx) > 0, "{rx}");
+    // What generic XDP drops, for lack of memory to make it linear, has been counted before.
+    assert_eq!(before, number(rx, "/packets") - number(ingress, "/packets"));
+    assert_eq!(lab.a().stats().unwrap().tx_dropped, dropped_before);
+}
+
+/// Frames that XDP counted and TC ingress did not, alone or merged into others: those that came
+/// before TC was attached.
+fn not_at_ingress(stats: &Value) -> u64 {
+    let [rx, ingress] = ["rx", "ingress"].map(|side| &stats["total"][side]);
+    let merged = number(ingress, "/gro_segments") - number(ingress, "/gro_packets");
+    number(rx, "/packets") - number(ingress, "/packets") - merged
+}
+
+/// Frames of 64 KiB and more.
+fn in_largest_bin(rx: &Value) -> u64 {
+    number(rx["sizes"].as_array().unwrap().last().unwrap(), "/packets")
+}
+
+/// Lets a socket send packets of many datagrams of `bytes` each (`UDP_SEGMENT`).
+fn segment_by(socket: &UdpSocket, bytes: usize) {
+    let bytes = bytes as libc::c_int;
+    // SAFETY: the kernel reads one int, which outlives the call.
+    let done = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_UDP,
+            libc::UDP_SEGMENT,
+            (&raw const bytes).cast(),
+            size_of_val(&bytes) as libc::socklen_t,
+        )
+    };
+    assert_eq!(done, 0, "{}", io::Error::last_os_error());
+}
+
+#[test]
+fn udp_super_packets_are_told_from_tcp() {
+    needs_root!();
+    const SEGMENTS: u64 = 10;
+    const SEGMENT: usize = 1000;
+    let quiet = Quiet::new(1500);
+    let (a, b) = (quiet.lab.a(), quiet.lab.b());
+    let attached = Attached::new(a, &[]);
+    let receiver = b.run(|| UdpSocket::bind((b.ipv4(), 0))).unwrap().unwrap();
+    let sender = a.run(|| UdpSocket::bind((a.ipv4(), 0))).unwrap().unwrap();
+    segment_by(&sender, SEGMENT);
+    sender.connect(receiver.local_addr().unwrap()).unwrap();
+    for _ in 0..5 {
+        sender.send(&[0; SEGMENT * SEGMENTS as usize]).unwrap();
+    }
+    let tx = &attached.settled()["total"]["tx"];
+    assert_eq!(number(tx, "/gso_udp_packets"), 5, "{tx}");
+    assert_eq!(number(tx, "/gso_udp_segments"), 5 * SEGMENTS, "{tx}");
+    assert_eq!(number(tx, "/gso_tcp_packets"), 0, "{tx}");
+}
+
+/// Sends a datagram whose payload stays in the pages of a pipe.
+fn send_paged(socket: &UdpSocket, payload: &[u8]) {
+    let (from, mut to) = io::pipe().unwrap();
+    to.write_all(payload).unwrap();
+    // SAFETY: no memory of ours is passed.
+    let sent = unsafe {
+        libc::splice(
+            from.as_raw_fd(),
+            std::ptr::null_mut(),
+            socket.as_raw_fd(),
+            std::ptr::null_mut(),
+            payload.len(),
+            0,
+        )
+    };
+    assert_eq!(sent, payload.len() as isize, "{}", io::Error::last_os_error());
+}
+
+#[test]
+fn small_packets_in_pieces_are_pulled_together() {
+    needs_root!();
+    const HEADERS: u64 = 14 + 20 + 8;
+    let quiet = Quiet::new(1500);
+    let host = quiet.lab.b();
+    let attached = Attached::new(host, &["--mode", "native"]);
+    let _link = generator::redirect_loopback(host);
+    let socket = host.run(|| UdpSocket::bind("127.0.0.1:0")).unwrap().unwrap();
+    socket.connect("127.0.0.1:9").unwrap();
+    let mut expected = [0; 4];
+    for (args, pulls) in [(&[][..], 0), (&["--pull"][..], 1)] {
+        attached.again(args);
+        for payload in [1, 100, 214, 215, 1000] {
+            send_paged(&socket, &vec![0xa5; payload as usize]);
+            let small = HEADERS + payload <= 256;
+            expected[0] += 1;
+            expected[1] += HEADERS;
+            expected[2] += payload;
+            expected[3] += if small { pulls } else { 0 };
+        }
+        let ingress = &attached.stats()["total"]["ingress"];
+        let counted = ["packets", "linear_bytes", "paged_bytes", "pulled"]
+            .map(|name| number(ingress, &format!("/{name}")));
+        assert_eq!(counted, expected, "{ingress}");
+        assert_eq!(number(ingress, "/linear_payload_bytes"), 0, "{ingress}");
+        assert_eq!(number(ingress, "/pull_failed"), 0, "{ingress}");
+    }
+}
