@@ -1,6 +1,8 @@
 //! Carrying a plan out: journal, then step by step, each looked at after it was made; all of it
 //! or nothing.
 
+use std::{collections::BTreeMap, fmt};
+
 use super::{
     device::Device,
     give_back::{GivenBack, Left, give_back},
@@ -12,9 +14,6 @@ use crate::{
     netlink,
     nic::setting::{Key, Settings, Value},
 };
-
-/// `ENOTSUPP`, which some drivers let through.
-const ENOTSUPP: i32 = 524;
 
 /// What the device made of one change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +30,9 @@ pub enum Outcome {
     Different(Value),
     /// It was accepted, and the setting is no longer there.
     Gone,
+    /// The driver does not have it, and it was only wanted where it can be had: what the kernel
+    /// says.
+    LeftOut(String),
 }
 
 /// What became of one step.
@@ -167,31 +169,30 @@ impl Run<'_> {
 
     fn step(&mut self, index: usize) -> Result<()> {
         let Some(report) = self.report.steps.get_mut(index) else { return Ok(()) };
-        let group = report.step.group;
-        let changes = &report.step.changes;
-        let values: Vec<(String, Value)> =
-            changes.iter().map(|change| (change.key.name.clone(), change.to.clone())).collect();
-        match self.device.write(group, &values) {
-            Ok(remark) => report.remark = remark,
-            Err(error) if may_be_left_out(changes, &error) => {
-                report.state = StepState::Skipped;
-                report.error = Some(error.to_string());
-                return Ok(());
-            }
-            Err(error) => {
-                report.state = StepState::Failed;
-                report.error = Some(error.to_string());
-                return Err(refused(&self.report.interface, &values, group.name(), &error));
-            }
-        }
-        let current = self.device.read_group(group).map_err(|error| {
+        let written = write(self.device, &report.step).and_then(|written| {
+            report.remark = written.remark;
+            let current = self.device.read_group(report.step.group);
+            Ok((written.left_out, current.map_err(Failure::ReadBack)?))
+        });
+        let (left_out, current) = written.map_err(|failure| {
             report.state = StepState::Failed;
-            report.error = Some(error.to_string());
-            error.while_doing(format!("read back {group} of {}", self.report.interface))
+            report.error = Some(failure.to_string());
+            failure.into_error(&report.step, &self.report.interface)
         })?;
-        report.state = StepState::Done;
-        report.outcomes = changes.iter().map(|change| outcome(change, &current)).collect();
-        for (change, outcome) in changes.iter().zip(&report.outcomes) {
+        report.outcomes = report
+            .step
+            .changes
+            .iter()
+            .map(|change| match left_out.get(&change.key) {
+                Some(error) => Outcome::LeftOut(error.to_string()),
+                None => outcome(change, &current),
+            })
+            .collect();
+        report.state = match left_out.len() == report.step.changes.len() {
+            true => StepState::Skipped,
+            false => StepState::Done,
+        };
+        for (change, outcome) in report.step.changes.iter().zip(&report.outcomes) {
             note_obtained(&mut self.journal, change, outcome);
         }
         Ok(())
@@ -250,28 +251,92 @@ fn state_after_undo(step: &Step, given: &GivenBack) -> StepState {
     if failed { StepState::UndoFailed } else { StepState::Undone }
 }
 
-/// Whether a refusal only says that the driver does not have what was wanted where it can be had.
-fn may_be_left_out(changes: &[Change], error: &netlink::Error) -> bool {
-    matches!(error.errno, libc::EOPNOTSUPP | ENOTSUPP)
-        && changes.iter().all(|change| change.best_effort)
+/// Why a step failed.
+enum Failure {
+    /// The kernel refused it.
+    Write(netlink::Error),
+    /// What came of it could not be read.
+    ReadBack(Error),
 }
 
-fn refused(
-    interface: &str,
-    values: &[(String, Value)],
-    group: &str,
-    error: &netlink::Error,
-) -> Error {
-    let values: Vec<String> =
-        values.iter().map(|(name, value)| format!("{group}.{name} to {value}")).collect();
-    error.while_doing(format!("set {} on {interface}", values.join(", ")))
+impl Failure {
+    fn into_error(self, step: &Step, interface: &str) -> Error {
+        match self {
+            Self::Write(error) => {
+                let changes = step.changes.iter();
+                let set: Vec<String> =
+                    changes.map(|change| format!("{} to {}", change.key, change.to)).collect();
+                error.while_doing(format!("set {} on {interface}", set.join(", ")))
+            }
+            Self::ReadBack(error) => {
+                error.while_doing(format!("read back {} of {interface}", step.group))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Write(error) => error.fmt(f),
+            Self::ReadBack(error) => error.fmt(f),
+        }
+    }
+}
+
+/// What came of writing a step.
+#[derive(Default)]
+struct Written {
+    remark: Option<String>,
+    /// What the driver does not have, of what was only wanted where it can be had.
+    left_out: BTreeMap<Key, netlink::Error>,
+}
+
+/// Writes a step with one request; where that is not supported and may be left out, change by
+/// change, so that one that the driver does not have does not keep the others.
+fn write(device: &mut dyn Device, step: &Step) -> Result<Written, Failure> {
+    let error = match write_together(device, &step.changes) {
+        Ok(remark) => return Ok(Written { remark, ..Written::default() }),
+        Err(error) => error,
+    };
+    if !may_be_left_out(&step.changes, &error) {
+        return Err(Failure::Write(error));
+    }
+    let mut written = Written::default();
+    if let [change] = step.changes.as_slice() {
+        written.left_out.insert(change.key.clone(), error);
+        return Ok(written);
+    }
+    for change in &step.changes {
+        let alone = std::slice::from_ref(change);
+        match write_together(device, alone) {
+            Ok(remark) => written.remark = written.remark.or(remark),
+            Err(error) if may_be_left_out(alone, &error) => {
+                written.left_out.insert(change.key.clone(), error);
+            }
+            Err(error) => return Err(Failure::Write(error)),
+        }
+    }
+    Ok(written)
+}
+
+fn write_together(device: &mut dyn Device, changes: &[Change]) -> netlink::Result<Option<String>> {
+    let Some(group) = changes.first().map(|change| change.key.group) else { return Ok(None) };
+    let values: Vec<(String, Value)> =
+        changes.iter().map(|change| (change.key.name.clone(), change.to.clone())).collect();
+    device.write(group, &values)
+}
+
+/// Whether a refusal only says that the driver does not have what was wanted where it can be had.
+fn may_be_left_out(changes: &[Change], error: &netlink::Error) -> bool {
+    error.is_unsupported() && changes.iter().all(|change| change.best_effort)
 }
 
 fn note_obtained(journal: &mut Journal, change: &Change, outcome: &Outcome) {
     let got = match outcome {
         Outcome::Rounded(got) | Outcome::Clamped(got) | Outcome::Different(got) => got,
         Outcome::NoEffect => &change.from,
-        Outcome::AsAsked | Outcome::Gone => {
+        Outcome::AsAsked | Outcome::Gone | Outcome::LeftOut(_) => {
             journal.obtained.remove(&change.key);
             return;
         }

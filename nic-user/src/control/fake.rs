@@ -176,13 +176,10 @@ impl Fake {
             _ => None,
         });
         match (used, combined) {
-            (Some(used), Value::Number(count)) if used > *count => Err(netlink::Error {
-                errno: libc::EINVAL,
-                message: Some(
-                    "requested channel counts are too low for existing indirection table settings"
-                        .into(),
-                ),
-            }),
+            (Some(used), Value::Number(count)) if used > *count => Err(netlink::Error::new(
+                libc::EINVAL,
+                "requested channel counts are too low for existing indirection table settings",
+            )),
             _ => Ok(()),
         }
     }

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     error::{Error, Kind},
-    nic::setting::{Key, Settings, Value},
+    nic::setting::{Group, Key, Settings, Value},
 };
 
 /// How often everything that is left is tried. The first time in reverse, as it was done; the
@@ -69,10 +69,11 @@ pub fn give_back(device: &mut dyn Device, originals: &BTreeMap<Key, Value>) -> G
                 for change in &differing {
                     run.first.entry(change.key.clone()).or_insert_with(|| change.clone());
                 }
-                if differing.is_empty() || round == ROUNDS {
+                let refused = if round == 0 { run.wishes(current) } else { Vec::new() };
+                if differing.is_empty() && refused.is_empty() || round == ROUNDS {
                     break;
                 }
-                run.write(differing, round);
+                run.write([differing, refused].concat(), round);
             }
             Err(error) if error.kind() == Kind::NotFound => break,
             // It may be readable again: that is tried like everything else.
@@ -83,21 +84,19 @@ pub fn give_back(device: &mut dyn Device, originals: &BTreeMap<Key, Value>) -> G
 }
 
 /// The changes that make `current` what it was.
-fn differing(originals: &BTreeMap<Key, Value>, current: &Settings) -> Vec<Change> {
+pub(super) fn differing(originals: &BTreeMap<Key, Value>, current: &Settings) -> Vec<Change> {
     originals
         .iter()
         .filter_map(|(key, was)| {
             let is = &current.get(key)?.value;
-            (!plan::same(key, is, was)).then(|| Change {
-                key: key.clone(),
-                from: is.clone(),
-                to: was.clone(),
-                asked: None,
-                kept: false,
-                best_effort: false,
-            })
+            (!plan::same(key, is, was)).then(|| change(key, is, was))
         })
         .collect()
+}
+
+fn change(key: &Key, from: &Value, to: &Value) -> Change {
+    let (key, from, to) = (key.clone(), from.clone(), to.clone());
+    Change { key, from, to, asked: None, kept: false, best_effort: false }
 }
 
 struct Run<'a> {
@@ -110,6 +109,19 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
+    /// Features that are what they were. They are written all the same: the kernel remembers a
+    /// wish that it could not grant (`wanted_features`, net/core/dev.c), and would grant it later.
+    fn wishes(&self, current: &Settings) -> Vec<Change> {
+        let is_same = |key: &Key, was: &Value| {
+            current.get(key).is_some_and(|setting| plan::same(key, &setting.value, was))
+        };
+        self.originals
+            .iter()
+            .filter(|(key, was)| key.group == Group::Feature && is_same(key, was))
+            .map(|(key, was)| change(key, was, was))
+            .collect()
+    }
+
     fn write(&mut self, differing: Vec<Change>, round: usize) {
         let reverse = round.is_multiple_of(2);
         let fewer_queues = plan::gets_fewer_queues(&differing);

@@ -254,6 +254,8 @@ impl Journals {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             removed => removed.and_then(|()| self.sync_dir()),
         };
+        // Nothing is left of nicctl where nothing is left to restore.
+        let _ = fs::remove_dir(&self.dir);
         removed.map_err(|error| Error::io(format!("remove journal {}", path.display()), &error))
     }
 

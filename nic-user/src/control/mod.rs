@@ -1,7 +1,7 @@
 //! Programming a NIC as a transaction: profile → plan → apply → verify → undo.
 //!
-//! Nothing here talks to the kernel: all effects go through [`Device`], and the [`Journals`] on
-//! disk. A change is known before it is made ([`plan()`]), written down before it is made
+//! All effects go through a [`Device`], of which [`KernelDevice`] is the real one, and through the
+//! [`Journals`] on disk. A change is known before it is made ([`plan()`]), written down before it is made
 //! ([`journal`]), looked at after it was made ([`apply()`]), and can be given back at any time
 //! ([`restore()`]), also by another process after this one was killed.
 
@@ -11,6 +11,7 @@ pub mod device;
 mod fake;
 pub mod give_back;
 pub mod journal;
+pub mod kernel_device;
 pub mod model;
 pub mod names;
 pub mod plan;
@@ -24,6 +25,7 @@ pub mod wanted;
 pub use apply::{Report, apply};
 pub use device::{Device, Identity};
 pub use journal::Journals;
+pub use kernel_device::KernelDevice;
 pub use plan::{Context, Plan, plan};
 pub use profile::Profile;
 pub use restore::{Restored, restore};

@@ -53,9 +53,11 @@ pub struct RestoreDocument {
     interface: String,
     /// Its name when nicctl changed it, if it has another one now.
     former_name: Option<String>,
+    /// Whether nothing was written, because of --dry-run.
+    dry_run: bool,
     /// Whether nicctl had changed anything.
     was_changed: bool,
-    /// What was given back.
+    /// What was given back, or would be.
     changes: Vec<ChangeEntry>,
     /// What could not be given back.
     left: Vec<LeftEntry>,
@@ -104,7 +106,7 @@ struct OutcomeEntry {
     #[serde(flatten)]
     change: ChangeEntry,
     /// What the device made of it: `as-asked`, `rounded`, `clamped`, `no-effect`, `different`,
-    /// `gone`; null if the step was not done.
+    /// `gone`, `left-out`; null if the step was not done.
     outcome: Option<&'static str>,
     /// What was read afterwards, where that is not what was asked.
     got: Option<Value>,
@@ -203,6 +205,7 @@ fn outcome_entry(change: &Change, outcome: Option<&Outcome>) -> OutcomeEntry {
         Some(Outcome::NoEffect) => (Some("no-effect"), Some(&change.from)),
         Some(Outcome::Different(got)) => (Some("different"), Some(got)),
         Some(Outcome::Gone) => (Some("gone"), None),
+        Some(Outcome::LeftOut(_)) => (Some("left-out"), Some(&change.from)),
     };
     OutcomeEntry { change: change.into(), outcome: name, got: got.cloned() }
 }
@@ -214,6 +217,7 @@ impl From<&Restored> for RestoreDocument {
             version: Version,
             interface: restored.interface.clone(),
             former_name: restored.former_name.clone(),
+            dry_run: restored.dry_run,
             was_changed: given.is_some(),
             changes: given.iter().flat_map(|g| &g.changes).map(ChangeEntry::from).collect(),
             left: given.iter().flat_map(|g| &g.left).map(LeftEntry::from).collect(),

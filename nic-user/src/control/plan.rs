@@ -114,6 +114,9 @@ pub fn plan(desired: &Desired, current: &Settings, context: &Context<'_>) -> Res
 /// Whether both values are the same for this setting; CPU masks have several spellings.
 pub fn same(key: &Key, one: &Value, other: &Value) -> bool {
     match (one, other) {
+        (Value::Switch(_), Value::Text(_)) | (Value::Text(_), Value::Switch(_)) => {
+            one.to_string() == other.to_string()
+        }
         (Value::Text(one), Value::Text(other)) if matches!(key.group, Group::Rps | Group::Xps) => {
             mask(one) == mask(other)
         }
@@ -332,7 +335,7 @@ impl<'a> Planner<'a> {
                 Ok((Value::Number(part.max(setting.min.unwrap_or(0))), Some(asked)))
             }
             Wanted::Value(value) => {
-                let value = fit(key, value, &setting.value)?;
+                let value = fit(key, value, setting)?;
                 self.within_limits(key, setting, value, request)
             }
         }
@@ -376,13 +379,17 @@ impl<'a> Planner<'a> {
                 Refusal::new(Kind::Failed, format_args!("{key} can be read, but not set"))
                     .with_fix("leave it out"),
             ),
-            Access::Fixed { by } => Some(
-                Refusal::new(
-                    Kind::Failed,
-                    format_args!("{key} is fixed by the {by}: it is {}", setting.value),
-                )
-                .with_fix(format_args!("leave it out, or change it on the {by}'s side")),
-            ),
+            Access::Fixed { by } => {
+                let what = format!("{key} is fixed by the {by}: it is {}", setting.value);
+                let refusal = Refusal::new(Kind::Failed, what);
+                Some(match by.as_str() {
+                    "host" => refusal.with_fix("leave it out, or change it on the host's side"),
+                    "module parameter" => {
+                        refusal.with_fix("leave it out, or load the driver with another one")
+                    }
+                    _ => refusal.with_fix("leave it out"),
+                })
+            }
         }
     }
 
@@ -530,16 +537,21 @@ impl<'a> Planner<'a> {
 }
 
 /// The value as the device has it: what is text there may be written as a number or a switch.
-fn fit(key: &Key, value: &Value, current: &Value) -> Result<Value, Refusal> {
-    match (value, current) {
-        (Value::Number(_), Value::Number(_))
-        | (Value::Switch(_), Value::Switch(_))
-        | (Value::Text(_), Value::Text(_)) => Ok(value.clone()),
-        (_, Value::Text(_)) => Ok(Value::Text(value.to_string())),
-        (_, Value::Number(_)) => {
+fn fit(key: &Key, value: &Value, setting: &Setting) -> Result<Value, Refusal> {
+    match (value, &setting.value, &setting.default) {
+        (Value::Text(text), Value::Text(_), Some(default)) if text == "default" => {
+            Ok(default.clone())
+        }
+        // `threaded` is on, off or busy-poll.
+        (Value::Text(_), Value::Switch(_), _) if key.group == Group::Napi => Ok(value.clone()),
+        (Value::Number(_), Value::Number(_), _)
+        | (Value::Switch(_), Value::Switch(_), _)
+        | (Value::Text(_), Value::Text(_), _) => Ok(value.clone()),
+        (_, Value::Text(_), _) => Ok(Value::Text(value.to_string())),
+        (_, Value::Number(_), _) => {
             Err(Refusal::new(Kind::Usage, format_args!("{key} takes a number, not {value}")))
         }
-        (_, Value::Switch(_)) => {
+        (_, Value::Switch(_), _) => {
             Err(Refusal::new(Kind::Usage, format_args!("{key} takes on or off, not {value}")))
         }
     }

@@ -2,7 +2,7 @@
 
 use super::{
     device::Device,
-    give_back::{GivenBack, give_back},
+    give_back::{GivenBack, differing, give_back},
     journal::{Durability, Found, Journal, Journals, Phase},
 };
 use crate::error::{Error, Result};
@@ -14,11 +14,20 @@ pub struct Restored {
     pub interface: String,
     /// Its name when nicctl changed it, if it has another one now.
     pub former_name: Option<String>,
-    /// What was given back; `None` if nicctl had changed nothing.
+    /// What was given back, or would be; `None` if nicctl had changed nothing.
     pub given_back: Option<GivenBack>,
+    /// Whether nothing was written, because only the plan was asked for.
+    pub dry_run: bool,
 }
 
 impl Restored {
+    fn new(device: &dyn Device, journal: Option<&Journal>) -> Self {
+        let interface = device.identity().name;
+        let former_name = journal.map(|journal| journal.identity.name.clone());
+        let former_name = former_name.filter(|name| *name != interface);
+        Self { interface, former_name, given_back: None, dry_run: false }
+    }
+
     /// The error that this amounts to: something could not be given back.
     pub fn error(&self) -> Option<Error> {
         let given = self.given_back.as_ref()?;
@@ -41,16 +50,10 @@ impl Restored {
 ///
 /// The journal is about another interface, which is left alone; or it can not be read.
 pub fn restore(device: &mut dyn Device, journals: &Journals) -> Result<Restored> {
-    let identity = device.identity();
-    let mut restored =
-        Restored { interface: identity.name.clone(), former_name: None, given_back: None };
-    let mut journal = match saved(device, journals)? {
-        Some(journal) => journal,
-        None => return Ok(restored),
+    let Some(mut journal) = saved(device, journals)? else {
+        return Ok(Restored::new(device, None));
     };
-    if journal.identity.name != identity.name {
-        restored.former_name = Some(journal.identity.name.clone());
-    }
+    let mut restored = Restored::new(device, Some(&journal));
     journal.phase = Phase::Restoring;
     journals.save(&journal, Durability::Lazy)?;
     let given = give_back(device, &journal.originals);
@@ -61,12 +64,28 @@ pub fn restore(device: &mut dyn Device, journals: &Journals) -> Result<Restored>
     Ok(restored)
 }
 
+/// Says what [`restore`] would give back, and does nothing.
+///
+/// # Errors
+///
+/// As [`restore`], and what reading the interface ends in.
+pub fn preview(device: &mut dyn Device, journals: &Journals) -> Result<Restored> {
+    let journal = saved(device, journals)?;
+    let mut restored = Restored::new(device, journal.as_ref());
+    restored.dry_run = true;
+    if let Some(journal) = journal {
+        let changes = differing(&journal.originals, &device.read()?);
+        restored.given_back = Some(GivenBack { changes, ..GivenBack::default() });
+    }
+    Ok(restored)
+}
+
 /// The journal of this interface, if nicctl changed anything on it.
 ///
 /// # Errors
 ///
 /// The journal is about another interface that had its place or its name; or it can not be read.
-pub fn saved(device: &dyn Device, journals: &Journals) -> Result<Option<Journal>> {
+fn saved(device: &dyn Device, journals: &Journals) -> Result<Option<Journal>> {
     let identity = device.identity();
     match journals.find(&identity)? {
         Found::Nothing => Ok(None),

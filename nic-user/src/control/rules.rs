@@ -64,6 +64,7 @@ const fn stage(names: Names, why: &'static str, source: &'static str) -> Stage {
 /// What must be off for LRO and hardware GRO to be gone before a program is attached.
 const MERGING: &[&str] = &["rx-lro", "rx-gro-hw"];
 const ADAPTIVE: &[&str] = &["adaptive-rx", "adaptive-tx", "cqe-mode-rx", "cqe-mode-tx"];
+const OF_ALL_NAPIS: &[&str] = &["gro-flush-timeout", "defer-hard-irqs", "threaded"];
 const GSO_SIZE: &str = "gso-max-size";
 const GRO_SIZE: &str = "gro-max-size";
 const GSO_IPV4_SIZE: &str = "gso-ipv4-max-size";
@@ -145,9 +146,14 @@ pub const ORDER: &[Stage] = &[
         "net/ethtool/pause.c",
     ),
     stage(
+        Names::of(Group::Napi, OF_ALL_NAPIS),
+        "per queue: after channels; of all instances: before those of single ones",
+        "net/core/dev.c netdev_set_gro_flush_timeout, netdev_set_defer_hard_irqs",
+    ),
+    stage(
         Names::all(Group::Napi),
-        "per queue: after channels",
-        "net/core/net-sysfs.c, net/core/netdev-genl.c",
+        "of single instances: after what overwrites them",
+        "net/core/netdev-genl.c netdev_nl_napi_set_doit",
     ),
     stage(Names::all(Group::Rps), "per queue: after channels", "net/core/net-sysfs.c"),
     stage(Names::all(Group::Xps), "per queue: after channels", "net/core/net-sysfs.c"),
@@ -213,6 +219,11 @@ pub const DISTURBANCES: &[Disturbance] = &[
         of: Names::of(Group::Coalesce, ADAPTIVE),
         disturbs: Names::all(Group::Coalesce),
         source: "net/ethtool/coalesce.c ethnl_set_coalesce",
+    },
+    Disturbance {
+        of: Names::of(Group::Napi, OF_ALL_NAPIS),
+        disturbs: Names::all(Group::Napi),
+        source: "net/core/dev.c netdev_set_gro_flush_timeout, netdev_set_defer_hard_irqs",
     },
     Disturbance {
         of: Names::of(Group::Link, &[GSO_SIZE]),
@@ -577,6 +588,7 @@ mod tests {
         assert!(before("coalesce.adaptive-rx", "coalesce.rx-usecs"));
         assert!(before("link.gso-max-size", "link.gso-ipv4-max-size"));
         assert!(before("channels.rx", "xps.tx-0"));
+        assert!(before("napi.threaded", "napi.8193/threaded"));
         assert!(before("channels.rx", "rss.indirection"));
         assert_eq!(
             stage_of(&key("ring.tcp-data-split"), false),

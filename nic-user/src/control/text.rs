@@ -91,7 +91,7 @@ fn write_step(report: &StepReport, out: &mut dyn Write, style: Style) -> io::Res
         StepState::Done => writeln!(out, "@ {group}: done")?,
         StepState::Planned => writeln!(out, "@ {group}: not reached")?,
         StepState::Undone => writeln!(out, "@ {group}: done, and undone")?,
-        StepState::Skipped => writeln!(out, "@ {group}: left out: {error}")?,
+        StepState::Skipped => writeln!(out, "@ {group}: left out")?,
         StepState::Failed => writeln!(out, "@ {group}: {}: {error}", style.red("failed"))?,
         StepState::UndoFailed => {
             writeln!(out, "@ {group}: done, and {}", style.red("not undone"))?;
@@ -117,6 +117,7 @@ fn describe(outcome: &Outcome) -> Option<String> {
         Outcome::NoEffect => Some("accepted, without effect".to_owned()),
         Outcome::Different(got) => Some(format!("accepted, but it is {got}")),
         Outcome::Gone => Some("accepted, but it is no more".to_owned()),
+        Outcome::LeftOut(error) => Some(format!("left out: {error}")),
     }
 }
 
@@ -142,7 +143,10 @@ pub fn write_restored(restored: &Restored, out: &mut dyn Write, style: Style) ->
     };
     match (changes.len(), left.len()) {
         (0, 0) => writeln!(out, "{name}: everything is as it was")?,
-        (back, _) => writeln!(out, "{}", style.bold(format!("{name}: {back} given back")))?,
+        (back, _) => {
+            let given = if restored.dry_run { "would be given back" } else { "given back" };
+            writeln!(out, "{}", style.bold(format!("{name}: {back} {given}")))?;
+        }
     }
     for change in changes {
         write_change(change, out)?;

@@ -55,7 +55,12 @@ impl Lab {
     fn files(&self) -> usize {
         let is_journal =
             |entry: &std::fs::DirEntry| entry.path().extension().is_some_and(|e| e == "json");
-        std::fs::read_dir(self.folder.path()).unwrap().flatten().filter(is_journal).count()
+        std::fs::read_dir(self.folder.path())
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter(is_journal)
+            .count()
     }
 
     fn apply(&self, arguments: &[&str], fake: &mut Fake) -> Report {
@@ -364,10 +369,33 @@ fn what_a_driver_does_not_support_is_left_out_of_a_built_in_profile() {
     let report = lab.apply_desired(&best_effort(&wishes), &mut fake);
     assert_eq!(states(&report), [StepState::Done, StepState::Skipped, StepState::Done]);
     assert!(report.failure.is_none());
+    let kernel = netlink::describe_errno(libc::EOPNOTSUPP);
+    assert_eq!(report.steps[1].outcomes, [Outcome::LeftOut(kernel.clone())]);
     // On the command line, it was meant.
     let (lab, mut fake) = (Lab::new(), Fake::full());
     fake.refuses.insert(Group::Coalesce, libc::EOPNOTSUPP);
     assert!(lab.apply(&wishes, &mut fake).failure.is_some());
+}
+
+#[test]
+fn what_a_driver_does_not_support_does_not_keep_the_rest_of_its_group() {
+    let (lab, fake) = (Lab::new(), Fake::full());
+    // Both at once are refused, and then the first of them.
+    let not_supported = || Fault::Errno(libc::EOPNOTSUPP);
+    let mut fake = fake.fault(0, not_supported()).fault(1, not_supported());
+    let report = lab.apply_desired(&best_effort(&["ring.rx=512", "ring.tx=512"]), &mut fake);
+    assert_eq!(states(&report), [StepState::Done]);
+    let kernel = netlink::describe_errno(libc::EOPNOTSUPP);
+    assert_eq!(outcomes(&report), [&Outcome::LeftOut(kernel), &Outcome::AsAsked]);
+}
+
+#[test]
+fn a_wish_that_was_not_granted_is_taken_back() {
+    let (lab, fake) = (Lab::new(), Fake::full());
+    let mut fake = fake.fault(0, Fault::Errno(libc::EOPNOTSUPP));
+    lab.apply(&["feature.gro=on"], &mut fake);
+    let off = ("rx-gro".to_owned(), Value::Switch(false));
+    assert_eq!(fake.writes.last(), Some(&(Group::Feature, vec![off])));
 }
 
 #[test]
