@@ -194,26 +194,26 @@ impl<'a> Planner<'a> {
 
     fn decide_all(&mut self, desired: &'a Desired) {
         // Of the features that one of ethtool's names stands for, those that can be changed are.
-        let mut left_out: BTreeMap<&str, (bool, Vec<(&Request, Verdict)>)> = BTreeMap::new();
+        let mut found = BTreeSet::new();
+        let mut refused: BTreeMap<&str, (&Request, Verdict)> = BTreeMap::new();
         for (key, request) in desired {
             let verdict = self.decide(key, request);
-            let Some(alias) = request.alias else {
-                self.follow(key, request, verdict);
-                continue;
-            };
-            let (found, others) = left_out.entry(alias).or_default();
-            match verdict {
-                Verdict::Refuse(_) | Verdict::Skip(_) => others.push((request, verdict)),
-                _ => {
-                    *found = true;
+            match (request.alias, &verdict) {
+                (Some(alias), Verdict::Refuse(_)) => {
+                    refused.insert(alias, (request, verdict));
+                }
+                (Some(alias), Verdict::Skip(_)) => {
+                    refused.entry(alias).or_insert((request, verdict));
+                }
+                (alias, _) => {
+                    found.extend(alias);
                     self.follow(key, request, verdict);
                 }
             }
         }
-        for (alias, (found, others)) in left_out {
-            if !found && let Some((request, verdict)) = others.into_iter().next_back() {
-                let key = Key::new(Group::Feature, alias);
-                self.leave_out(&key, request, verdict);
+        for (alias, (request, verdict)) in refused {
+            if !found.contains(alias) {
+                self.leave_out(request, verdict);
             }
         }
     }
@@ -225,15 +225,15 @@ impl<'a> Planner<'a> {
                 self.change(key, &to, asked, request.origin.is_best_effort());
                 self.wanted.insert(key, to);
             }
-            Verdict::Skip(_) | Verdict::Refuse(_) => self.leave_out(key, request, verdict),
+            Verdict::Skip(_) | Verdict::Refuse(_) => self.leave_out(request, verdict),
         }
     }
 
-    fn leave_out(&mut self, key: &Key, request: &Request, verdict: Verdict) {
+    fn leave_out(&mut self, request: &Request, verdict: Verdict) {
         match verdict {
-            Verdict::Skip(what) => self.note(format!("{key} is left out: {what}")),
+            Verdict::Skip(what) => self.note(format!("left out: {what}")),
             Verdict::Refuse(refusal) if request.origin.is_best_effort() => {
-                self.note(format!("{key} is left out: {}", refusal.what));
+                self.note(format!("left out: {}", refusal.what));
             }
             Verdict::Refuse(mut refusal) => {
                 if let Origin::Profile { .. } = request.origin {
@@ -291,7 +291,7 @@ impl<'a> Planner<'a> {
             });
         }
         if matches!(request.origin, Origin::Profile { .. }) {
-            return Verdict::Skip(format!("{} has no such setting", self.name()));
+            return Verdict::Skip(format!("{} has no {key}", self.name()));
         }
         let refusal = Refusal::new(Kind::Failed, format_args!("{} has no {key}", self.name()));
         let nearest = names::suggestion(key.group, &key.name, names.iter().copied())

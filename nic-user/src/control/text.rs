@@ -36,11 +36,12 @@ pub fn write_plan(plan: &Plan, out: &mut dyn Write, style: Style) -> io::Result<
     write_notes(&plan.notes, out)
 }
 
+fn count(number: usize, what: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {what}{plural}")
+}
+
 fn amount(plan: &Plan) -> String {
-    let count = |number: usize, what: &str| match number {
-        1 => format!("1 {what}"),
-        _ => format!("{number} {what}s"),
-    };
     let (changes, steps) = (plan.changes().count(), plan.steps.len());
     format!("{} in {}", count(changes, "change"), count(steps, "step"))
 }
@@ -145,7 +146,8 @@ pub fn write_restored(restored: &Restored, out: &mut dyn Write, style: Style) ->
         (0, 0) => writeln!(out, "{name}: everything is as it was")?,
         (back, _) => {
             let given = if restored.dry_run { "would be given back" } else { "given back" };
-            writeln!(out, "{}", style.bold(format!("{name}: {back} {given}")))?;
+            let heading = format!("{name}: {} {given}", count(back, "setting"));
+            writeln!(out, "{}", style.bold(heading))?;
         }
     }
     for change in changes {
