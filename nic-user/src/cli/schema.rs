@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-/// Every JSON document that nicctl prints.
+/// Every JSON document that nicctl prints, and the profile that it reads.
 const DOCUMENTS: &[Document] = &[
     Document::of::<ApplyDocument>("apply", "nicctl apply --json and nicctl set --json"),
     Document::of::<attach::Document>("attach", "nicctl attach --json"),
