@@ -3,7 +3,11 @@
 use aya_ebpf::{bindings::__sk_buff, helpers::generated::bpf_get_hash_recalc, programs::TcContext};
 use nic_common::headers::{HeaderInfo, protocol};
 
-use crate::{maps, packet::Direct, walk::Walkable};
+use crate::{
+    maps,
+    packet::{Direct, Skb},
+    walk::Walkable,
+};
 
 /// Above this a packet is a BIG TCP one (`GSO_LEGACY_MAX_SIZE`, include/linux/netdevice.h).
 const LEGACY_MAX_SIZE: u32 = 65536;
@@ -18,7 +22,7 @@ pub fn count(ctx: &TcContext) {
     let counters = unsafe { &mut *counters };
     let info = match HeaderInfo::of_common(&Direct::skb(ctx)) {
         Some(info) => info,
-        None => ctx.skb.skb.headers(skb.len),
+        None => Skb::new(ctx.skb.skb).headers(skb.len),
     };
     counters.packets += 1;
     counters.bytes += u64::from(skb.len);

@@ -4,12 +4,16 @@ use core::mem::MaybeUninit;
 
 use aya_ebpf::{
     EbpfContext,
-    bindings::{__sk_buff, xdp_md},
+    bindings::{__sk_buff, bpf_hdr_start_off::BPF_HDR_START_MAC, xdp_md},
     cty::{c_long, c_void},
-    helpers::generated::{bpf_skb_load_bytes, bpf_xdp_get_buff_len, bpf_xdp_load_bytes},
+    helpers::generated::{
+        bpf_skb_load_bytes, bpf_skb_load_bytes_relative, bpf_xdp_get_buff_len, bpf_xdp_load_bytes,
+    },
     programs::{TcContext, XdpContext},
 };
 use nic_common::frame::{Fields, Frame};
+
+const ETHERNET_LEN: u32 = 14;
 
 /// The linear part of a packet, read through checked pointers.
 #[derive(Clone, Copy)]
@@ -35,7 +39,7 @@ impl Direct {
     /// Bytes in the linear part.
     #[inline(always)]
     pub fn linear_len(&self) -> u32 {
-        (self.end - self.data) as u32
+        distance(self.data, self.end)
     }
 }
 
@@ -96,11 +100,57 @@ impl LoadBytes for *mut xdp_md {
     }
 }
 
-impl LoadBytes for *mut __sk_buff {
+/// A packet of the stack.
+#[derive(Clone, Copy)]
+pub struct Skb {
+    pub ctx: *mut __sk_buff,
+    /// Bytes of the packet that lie in front of its data: 14 where the stack forgot the length of
+    /// the Ethernet header, else 0.
+    pub hidden: u32,
+}
+
+impl Skb {
+    /// The packet as the stack should have it.
+    #[inline(always)]
+    pub const fn new(ctx: *mut __sk_buff) -> Self {
+        Self { ctx, hidden: 0 }
+    }
+
+    /// The packet as TC ingress gets it behind generic XDP, which puts one with fragments into a
+    /// new packet and leaves `mac_len` behind (`skb_pp_cow_data`, net/core/skbuff.c): TC then takes
+    /// the IP header for its start.
+    #[inline(always)]
+    pub fn behind_generic_xdp(ctx: *mut __sk_buff) -> Self {
+        let mut data = [0_u64; 2];
+        let mut mac = [0_u64; 2];
+        let len = ETHERNET_LEN;
+        // SAFETY: both buffers have 16 bytes, and 14 are written.
+        let read = unsafe {
+            bpf_skb_load_bytes(ctx.cast(), 0, data.as_mut_ptr().cast(), len) == 0
+                && bpf_skb_load_bytes_relative(
+                    ctx.cast(),
+                    0,
+                    mac.as_mut_ptr().cast(),
+                    len,
+                    BPF_HDR_START_MAC,
+                ) == 0
+        };
+        Self { ctx, hidden: if read && data != mac { len } else { 0 } }
+    }
+}
+
+impl LoadBytes for Skb {
     #[inline(always)]
     unsafe fn load_bytes(self, at: u32, to: *mut c_void, len: u32) -> c_long {
+        let ctx = self.ctx.cast();
         // SAFETY: the caller's.
-        unsafe { bpf_skb_load_bytes(self.cast(), at, to, len) }
+        unsafe {
+            if at < self.hidden {
+                bpf_skb_load_bytes_relative(ctx, at, to, len, BPF_HDR_START_MAC)
+            } else {
+                bpf_skb_load_bytes(ctx, at - self.hidden, to, len)
+            }
+        }
     }
 }
 
@@ -122,6 +172,16 @@ impl<C: LoadBytes> Frame for Loaded<C> {
     }
 }
 
+/// Bytes between two packet pointers.
+#[inline(always)]
+fn distance(start: usize, end: usize) -> u32 {
+    let mut bytes = end - start;
+    // SAFETY: a register moved to itself. It keeps the subtraction in 64 bits: the verifier allows
+    // no narrower one of pointers.
+    unsafe { core::arch::asm!("{0} = {0}", inout(reg) bytes, options(pure, nomem, nostack)) };
+    bytes as u32
+}
+
 /// How an XDP program gets at the length of a frame: what tells the two builds apart.
 pub trait Buffers {
     fn frame_len(ctx: &XdpContext) -> u32;
@@ -136,7 +196,7 @@ pub struct Fragmented;
 impl Buffers for Linear {
     #[inline(always)]
     fn frame_len(ctx: &XdpContext) -> u32 {
-        (ctx.data_end() - ctx.data()) as u32
+        distance(ctx.data(), ctx.data_end())
     }
 }
 

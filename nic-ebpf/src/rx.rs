@@ -2,6 +2,7 @@
 
 use aya_ebpf::{
     EbpfContext,
+    bindings::xdp_md,
     helpers::generated::{bpf_ktime_get_ns, bpf_xdp_adjust_meta},
     programs::XdpContext,
 };
@@ -40,7 +41,7 @@ pub fn count<B: Buffers>(ctx: &XdpContext) {
     count_bin(&mut counters.sizes, size_bin(len));
     count_bin(&mut counters.headers, header_bin(header_len));
     if info.flags != Flags::NONE {
-        count_flags(ctx, counters, &info, len, queue);
+        count_flags(ctx, counters, &info, len);
     }
     if !leave_metadata(ctx, Metadata { verdict, headers: info, queue: queue as u16 }) {
         counters.no_metadata += 1;
@@ -63,13 +64,7 @@ fn headers(ctx: &XdpContext, len: u32) -> HeaderInfo {
 }
 
 #[inline(always)]
-fn count_flags(
-    ctx: &XdpContext,
-    counters: &mut RxCounters,
-    info: &HeaderInfo,
-    len: u32,
-    queue: u32,
-) {
+fn count_flags(ctx: &XdpContext, counters: &mut RxCounters, info: &HeaderInfo, len: u32) {
     let flags = info.flags;
     counters.vlan += u64::from(flags.any(Flags::VLAN));
     counters.tunnelled += u64::from(flags.any(Flags::TUNNEL));
@@ -77,36 +72,42 @@ fn count_flags(
     counters.unparsed += u64::from(flags.any(Flags::UNPARSED));
     if flags.any(Flags::MALFORMED) {
         counters.malformed += 1;
-        if maps::LOG.load() != 0 {
-            log_malformed(ctx, counters, info, len, queue);
+        if maps::LOG.load() != 0 && is_due(counters) {
+            let (l3, l4) = (info.l3.into(), info.l4.raw().into());
+            log_malformed(ctx.as_ptr().cast(), len, info.header_len, l3, l4);
         }
     }
 }
 
-#[inline(always)]
-fn log_malformed(
-    ctx: &XdpContext,
-    counters: &mut RxCounters,
-    info: &HeaderInfo,
-    len: u32,
-    queue: u32,
-) {
-    // SAFETY: the helper takes nothing and reads a clock.
-    let now = unsafe { bpf_ktime_get_ns() };
-    if now - counters.logged_at < LOG_INTERVAL_NS {
-        return;
-    }
-    counters.logged_at = now;
+/// Logs one frame of many. Its own function, because the log takes the address of all it prints,
+/// and what has an address lives in memory, not in registers.
+#[inline(never)]
+fn log_malformed(ctx: *mut xdp_md, len: u32, header_len: u32, l3: u32, l4: u32) {
+    let ctx = XdpContext::new(ctx);
+    let ifindex = ctx.ingress_ifindex() as u32;
+    let queue = ctx.rx_queue_index();
     warn!(
-        ctx,
+        &ctx,
         "malformed frame: ifindex {} queue {} length {} header length {} ethertype {:x} protocol {}",
-        ctx.ingress_ifindex() as u32,
+        ifindex,
         queue,
         len,
-        info.header_len,
-        info.l3,
-        info.l4.raw()
+        header_len,
+        l3,
+        l4
     );
+}
+
+/// Whether it is time to log a malformed frame again.
+#[inline(always)]
+fn is_due(counters: &mut RxCounters) -> bool {
+    // SAFETY: the helper takes nothing and reads a clock.
+    let now = unsafe { bpf_ktime_get_ns() };
+    let due = now - counters.logged_at >= LOG_INTERVAL_NS;
+    if due {
+        counters.logged_at = now;
+    }
+    due
 }
 
 /// Puts the metadata in front of the frame; false if the driver has no room for it.

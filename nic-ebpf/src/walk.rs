@@ -6,7 +6,7 @@
 use aya_ebpf::bindings::{__sk_buff, xdp_md};
 use nic_common::headers::{Flags, HeaderInfo, IpProtocol, Walk};
 
-use crate::packet::{LoadBytes, Loaded};
+use crate::packet::{LoadBytes, Loaded, Skb};
 
 /// A context whose packet can be walked.
 pub trait Walkable: LoadBytes {
@@ -47,15 +47,15 @@ impl Walkable for *mut xdp_md {
     }
 }
 
-impl Walkable for *mut __sk_buff {
+impl Walkable for Skb {
     #[inline(always)]
     fn step(self, len: u32, walk: &mut Walk) -> u64 {
-        nic_tc_step(self, len, walk)
+        nic_tc_step(self.ctx, self.hidden, len, walk)
     }
 
     #[inline(always)]
     fn walk(self, len: u32, info: &mut HeaderInfo) {
-        nic_tc_walk(self, len, info);
+        nic_tc_walk(self.ctx, self.hidden, len, info);
     }
 }
 
@@ -73,14 +73,19 @@ extern "C" fn nic_rx_walk(ctx: *mut xdp_md, len: u32, info: *mut HeaderInfo) -> 
 
 #[unsafe(no_mangle)]
 #[inline(never)]
-extern "C" fn nic_tc_step(ctx: *mut __sk_buff, len: u32, walk: *mut Walk) -> u64 {
-    step(ctx, len, walk)
+extern "C" fn nic_tc_step(ctx: *mut __sk_buff, hidden: u32, len: u32, walk: *mut Walk) -> u64 {
+    step(Skb { ctx, hidden }, len, walk)
 }
 
 #[unsafe(no_mangle)]
 #[inline(never)]
-extern "C" fn nic_tc_walk(ctx: *mut __sk_buff, len: u32, info: *mut HeaderInfo) -> u64 {
-    walk(ctx, len, info)
+extern "C" fn nic_tc_walk(
+    ctx: *mut __sk_buff,
+    hidden: u32,
+    len: u32,
+    info: *mut HeaderInfo,
+) -> u64 {
+    walk(Skb { ctx, hidden }, len, info)
 }
 
 #[inline(always)]
@@ -92,14 +97,23 @@ fn step<C: LoadBytes>(ctx: C, len: u32, walk: *mut Walk) -> u64 {
     }
 }
 
+/// `value`, as something that the compiler knows nothing about, unlike the verifier.
+#[inline(always)]
+fn opaque(mut value: u32) -> u32 {
+    // SAFETY: a register moved to itself.
+    unsafe { core::arch::asm!("{0} = {0}", inout(reg) value, options(pure, nomem, nostack)) };
+    value
+}
+
 #[inline(always)]
 fn walk<C: Walkable>(ctx: C, len: u32, info: *mut HeaderInfo) -> u64 {
     let frame = Loaded { ctx, len };
     let mut walk = Walk::start(&frame);
-    for _ in 0..Walk::MAX_STEPS {
-        if ctx.step(len, &mut walk) == 0 {
-            break;
-        }
+    let mut steps = 0;
+    while steps < Walk::MAX_STEPS && ctx.step(len, &mut walk) != 0 {
+        // Unrolled, there would be a call for every step, and the verifier of Linux 7 looks through
+        // the function called again for every call (`analyze_subprog`, kernel/bpf/liveness.c).
+        steps = opaque(steps + 1);
     }
     // SAFETY: the verifier lets only a whole `HeaderInfo` or null be passed.
     if let Some(info) = unsafe { info.as_mut() } {

@@ -122,6 +122,8 @@ fn rustflags(toolchain: &Toolchain) -> Result<Vec<String>> {
         r#"--cfg=bpf_target_arch="x86_64""#.to_owned(),
         "-Cdebuginfo=2".to_owned(),
         "-Clink-arg=--btf".to_owned(),
+        // 32-bit arithmetic and jumps, since Linux 5.1: lengths need no masking.
+        "-Ctarget-cpu=v3".to_owned(),
     ];
     let source = toolchain.source();
     // Debian's source lies behind a link.

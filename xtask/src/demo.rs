@@ -15,11 +15,11 @@ pub struct Args {
 /// Runs the subcommand.
 pub fn run(args: &Args) -> Result<()> {
     println!("building nicctl");
-    run_command(cargo().args(["build", "--release", "--package", "nic-user"]))?;
+    let packages = ["--package", "nic-user", "--package", "nic-demo"];
+    run_command(cargo().args(["build", "--release"]).args(packages))?;
     run_command(
         cargo_as_root("sudo -E")
-            .args(["run", "--release", "--package", "nic-user"])
-            .args(["--example", "demo", "--"])
+            .args(["run", "--release", "--package", "nic-demo", "--"])
             .args(&args.rest),
     )
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: libFuzzer on the header walk.
+//! `cargo xtask fuzz`: libFuzzer on the header walk and on the decoders of netlink replies.
 
 use std::{env, fs, path::Path};
 
@@ -6,7 +6,8 @@ use anyhow::{Context, Result};
 
 use crate::process::{cargo, command, output, root, run as run_command};
 
-/// Fuzz the code that reads packets; needs a C++ compiler, but no nightly Rust.
+/// Fuzz the code that reads packets, or the kernel's replies; needs a C++ compiler, but no nightly
+/// Rust.
 #[derive(clap::Args)]
 pub struct Args {
     /// For how many seconds
@@ -49,7 +50,10 @@ pub fn run(args: &Args) -> Result<()> {
     let corpus = fuzz.join("corpus").join(&args.target);
     let artifacts = fuzz.join("artifacts").join(&args.target);
     fs::create_dir_all(&artifacts)?;
-    seed(&corpus)?;
+    fs::create_dir_all(&corpus)?;
+    if args.target == "headers" {
+        seed(&corpus)?;
+    }
     let program = target_dir.join(host).join("release").join(&args.target);
     let mut fuzzer = command(program);
     fuzzer
@@ -70,7 +74,6 @@ fn host() -> Result<String> {
 
 /// Puts the frames that tests compare with the kernel into the corpus.
 fn seed(corpus: &Path) -> Result<()> {
-    fs::create_dir_all(corpus)?;
     let path = root().join("nic-common/tests/headlen/basic.jsonl");
     let text = fs::read_to_string(&path).with_context(|| format!("{}", path.display()))?;
     for (number, line) in text.lines().enumerate() {

@@ -1,4 +1,4 @@
-//! `cargo xtask`: set-up, build of the kernel programs, tests, fuzzing, demo, benchmarks.
+//! `cargo xtask`: set-up, build of the kernel programs, tests, fuzzing, demo, benchmarks, guests.
 
 mod bench;
 mod build_ebpf;
@@ -8,6 +8,7 @@ mod process;
 mod setup;
 mod test;
 mod toolchain;
+mod vm;
 
 use std::process::ExitCode;
 
@@ -27,6 +28,7 @@ enum Task {
     Fuzz(fuzz::Args),
     Demo(demo::Args),
     Bench(bench::Args),
+    Vm(vm::Args),
 }
 
 fn main() -> ExitCode {
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
         Task::Fuzz(args) => fuzz::run(&args),
         Task::Demo(args) => demo::run(&args),
         Task::Bench(args) => bench::run(&args),
+        Task::Vm(args) => vm::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

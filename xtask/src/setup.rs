@@ -160,7 +160,7 @@ fn install_linker() -> Result<()> {
 }
 
 /// Debian packages, as root or by sudo if that asks nothing.
-fn install_packages(packages: &[&str]) -> Result<()> {
+pub fn install_packages(packages: &[&str]) -> Result<()> {
     let by_hand = format!("apt-get install {}", packages.join(" "));
     if find("apt-get").is_none() {
         bail!("this is no Debian: please install what its packages {} have", packages.join(", "));

@@ -1,6 +1,6 @@
 //! `cargo xtask test`: everything that is checked, one step after the other.
 
-mod tally;
+pub mod tally;
 
 use std::{
     io::{BufRead, BufReader},
@@ -16,6 +16,7 @@ use crate::{
     process::{cargo, cargo_as_root, is_root, run as run_command, succeeds},
     setup,
     toolchain::Toolchain,
+    vm,
 };
 
 /// One thing that is checked; what it returns is added up.
@@ -24,7 +25,7 @@ struct Step {
     run: fn() -> Result<Tally>,
 }
 
-const STEPS: [Step; 7] = [
+const STEPS: [Step; 8] = [
     Step { name: "setup", run: || setup::for_tests().map(|()| Tally::default()) },
     Step { name: "format", run: format },
     Step { name: "clippy", run: clippy },
@@ -32,6 +33,7 @@ const STEPS: [Step; 7] = [
     Step { name: "clippy of the fuzz target", run: clippy_fuzz },
     Step { name: "committed kernel object", run: committed_object },
     Step { name: "tests", run: tests },
+    Step { name: "tests in guests", run: vm::always },
 ];
 
 /// Runs the subcommand. A failed step does not keep the others from running; the sum is the last

@@ -401,14 +401,17 @@ impl Walk {
 #[inline(always)]
 pub(super) const fn check_ipv4(version_and_ihl: u8, total_len: u32, room: u32) -> Flags {
     let header_len = (version_and_ihl & 0xf) as u32 * 4;
-    if total_len == 0 && room > u16::MAX as u32 {
-        return Flags::JUMBO;
-    }
     let sound = version_and_ihl >> 4 == 4
         && header_len >= IPV4_LEN
         && total_len >= header_len
         && total_len <= room;
-    if sound { Flags::NONE } else { Flags::MALFORMED }
+    if sound {
+        Flags::NONE
+    } else if total_len == 0 && room > u16::MAX as u32 {
+        Flags::JUMBO
+    } else {
+        Flags::MALFORMED
+    }
 }
 
 /// What is wrong with an IPv6 header, if anything; `room` is what the frame has behind it.
@@ -417,17 +420,17 @@ pub(super) const fn check_ipv4(version_and_ihl: u8, total_len: u32, room: u32) -
 /// inside the kernel from 7.0 on, only in the packet itself.
 #[inline(always)]
 pub(super) const fn check_ipv6(version: u8, payload_len: u32, next_header: u8, room: u32) -> Flags {
-    if payload_len == 0 && room > u16::MAX as u32 {
-        return Flags::JUMBO;
+    let is_ipv6 = version >> 4 == 6;
+    if payload_len > 0 {
+        return if is_ipv6 && payload_len <= room { Flags::NONE } else { Flags::MALFORMED };
     }
-    let hop_by_hop_jumbo = payload_len == 0 && next_header == protocol::HOP_BY_HOP;
-    let sound = version >> 4 == 6 && payload_len <= room;
-    if !sound {
-        Flags::MALFORMED
-    } else if hop_by_hop_jumbo && room > 0 {
+    let jumbo_option = is_ipv6 && next_header == protocol::HOP_BY_HOP && room > 0;
+    if room > u16::MAX as u32 || jumbo_option {
         Flags::JUMBO
-    } else {
+    } else if is_ipv6 {
         Flags::NONE
+    } else {
+        Flags::MALFORMED
     }
 }
 

@@ -13,7 +13,9 @@ use super::{
     rates::{Rate, Rates, SideRates},
 };
 use crate::report::{
-    WIDTH, number, paragraph,
+    WIDTH,
+    cell::cell,
+    number, paragraph,
     style::Style,
     table::{Align, Table},
     time::rfc3339,
@@ -89,22 +91,12 @@ fn write_heading(
     snapshot: &Snapshot,
     when: &str,
 ) -> io::Result<()> {
-    let (name, mode) = (shown(&snapshot.name, 32), shown(&snapshot.mode, 10));
+    let (name, mode) = (cell(&snapshot.name, 32), cell(&snapshot.mode, 10));
     writeln!(out, "{}  {mode}  {when}", style.bold(name))?;
     match &snapshot.netns {
-        Some(netns) => writeln!(out, "netns {}", shown(netns, WIDTH - 6)),
+        Some(netns) => writeln!(out, "netns {}", cell(netns, WIDTH - 6)),
         None => Ok(()),
     }
-}
-
-/// A name for a terminal: it may have any byte in it, and any length.
-fn shown(name: &str, columns: usize) -> String {
-    let escape = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.into() };
-    let name: String = name.chars().map(escape).collect();
-    if name.chars().count() <= columns {
-        return name;
-    }
-    name.chars().take(columns - 1).chain(['…']).collect()
 }
 
 fn counter_table(queues: &Queues) -> Table<8> {

@@ -64,10 +64,27 @@ pub struct Host {
 impl Lab {
     /// Makes a lab and brings its interfaces up.
     pub fn new(shape: Shape) -> Result<Self> {
+        Self::with(|a, b| a.netns.run(|| join(shape, &b.netns))?)
+    }
+
+    /// Makes a lab of two network cards that a cable joins already, and brings them up. Its end
+    /// gives them back to the first process's namespace.
+    pub fn of_cards(cards: [u32; 2]) -> Result<Self> {
+        Self::with(|a, b| {
+            let [first, second] = cards;
+            let moved = Links::open().and_then(|mut links| {
+                links.move_as(first, a.netns.as_fd(), "nic-a")?;
+                links.move_as(second, b.netns.as_fd(), "nic-b")
+            });
+            moved.map_err(|error| error.while_doing("move network cards into a lab"))
+        })
+    }
+
+    fn with(join: impl FnOnce(&OwnedNetNs, &OwnedNetNs) -> Result<()>) -> Result<Self> {
         let directory = DirectoryLock::acquire()?;
         let (a, b) = create_namespaces(&directory)?;
         drop(directory);
-        a.netns.run(|| join(shape, &b.netns))??;
+        join(&a, &b)?;
         let lab = Self { a: Host::new(a, "nic-a", 1)?, b: Host::new(b, "nic-b", 2)? };
         lab.both(Host::bring_up)?;
         lab.both(Host::wait_until_running)?;
@@ -201,7 +218,7 @@ impl Host {
     }
 
     /// Until the kernel has noticed the carrier, it drops what is sent.
-    fn wait_until_running(&self) -> Result<()> {
+    pub fn wait_until_running(&self) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         while !self.link()?.running {
             if Instant::now() > deadline {

@@ -222,7 +222,7 @@ pub struct LinkStats {
 }
 
 impl LinkStats {
-    fn decode(payload: &[u8]) -> Option<Self> {
+    pub(crate) fn decode(payload: &[u8]) -> Option<Self> {
         let (_, attributes) = OpGetlinkDo::decode_request(payload);
         attributes.flatten().find_map(|attribute| match attribute {
             LinkAttrs::Stats64(stats) => Some(Self {

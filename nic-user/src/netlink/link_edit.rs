@@ -9,6 +9,8 @@ use super::request::{Request, ifinfomsg};
 
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
+const IFLA_LINK: u16 = 5;
+const IFLA_MASTER: u16 = 10;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_AF_SPEC: u16 = 26;
 const IFLA_NET_NS_FD: u16 = 28;
@@ -24,6 +26,7 @@ const IFLA_GRO_IPV4_MAX_SIZE: u16 = 64;
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_INFO_DATA: u16 = 2;
 const VETH_INFO_PEER: u16 = 1;
+const IFLA_VLAN_ID: u16 = 1;
 
 const IFLA_XDP_FD: u16 = 1;
 const IFLA_XDP_FLAGS: u16 = 3;
@@ -153,6 +156,12 @@ impl Links {
         self.set(edit(ifindex).u32(IFLA_NET_NS_FD, netns.as_raw_fd() as u32))
     }
 
+    /// Moves a link that is down into another network namespace, where it is called `name`.
+    pub fn move_as(&mut self, ifindex: u32, netns: BorrowedFd<'_>, name: &str) -> Result<()> {
+        let request = edit(ifindex).u32(IFLA_NET_NS_FD, netns.as_raw_fd() as u32);
+        self.set(request.string(IFLA_IFNAME, name))
+    }
+
     /// Makes a veth pair.
     pub fn add_veth(&mut self, end: VethEnd<'_>, peer: VethEnd<'_>) -> Result<()> {
         let request = end.encode(edit(0)).nest(IFLA_LINKINFO, |info| {
@@ -160,9 +169,27 @@ impl Links {
                 data.nest(VETH_INFO_PEER, |nest| peer.encode(nest.raw(&ifinfomsg(0, 0, 0))))
             })
         });
-        let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
-        self.socket.request(libc::RTM_NEWLINK, flags, request.as_bytes())?;
-        Ok(())
+        self.add(request)
+    }
+
+    /// Makes a VLAN of another link.
+    pub fn add_vlan(&mut self, name: &str, parent: u32, id: u16) -> Result<()> {
+        let request = edit(0).string(IFLA_IFNAME, name).u32(IFLA_LINK, parent);
+        self.add(request.nest(IFLA_LINKINFO, |info| {
+            info.string(IFLA_INFO_KIND, "vlan")
+                .nest(IFLA_INFO_DATA, |data| data.bytes(IFLA_VLAN_ID, &id.to_ne_bytes()))
+        }))
+    }
+
+    /// Makes a link of a kind that needs to be told nothing else: a bond, a team.
+    pub fn add_plain(&mut self, name: &str, kind: &str) -> Result<()> {
+        let request = edit(0).string(IFLA_IFNAME, name);
+        self.add(request.nest(IFLA_LINKINFO, |info| info.string(IFLA_INFO_KIND, kind)))
+    }
+
+    /// Makes a link that is down a port of another one.
+    pub fn set_master(&mut self, ifindex: u32, master: u32) -> Result<()> {
+        self.set(edit(ifindex).u32(IFLA_MASTER, master))
     }
 
     /// Deletes a virtual link; a veth's peer goes with it.
@@ -206,6 +233,12 @@ impl Links {
         });
         let reply = self.socket.request(libc::RTM_SETLINK, 0, request.as_bytes())?;
         Ok(reply.warning)
+    }
+
+    fn add(&mut self, request: Request) -> Result<()> {
+        let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
+        self.socket.request(libc::RTM_NEWLINK, flags, request.as_bytes())?;
+        Ok(())
     }
 
     fn set(&mut self, request: Request) -> Result<()> {

@@ -6,6 +6,8 @@
 mod attribute;
 pub mod ethtool;
 pub mod ethtool_ioctl;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod generic;
 pub mod link;
 pub mod link_edit;

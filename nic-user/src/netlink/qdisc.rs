@@ -44,10 +44,14 @@ impl Clsact {
         Ok(false)
     }
 
-    /// Removes the qdisc, with everything that hangs on it.
+    /// Removes the qdisc, with everything that hangs on it; that there is none is fine.
     pub fn delete(&mut self, ifindex: u32) -> Result<()> {
         let request = tcmsg(ifindex, HANDLE, TC_H_CLSACT);
-        self.socket.request(libc::RTM_DELQDISC, 0, request.as_bytes()).map(|_| ())
+        match self.socket.request(libc::RTM_DELQDISC, 0, request.as_bytes()) {
+            // EINVAL: the device once had an ingress qdisc, or nearly (`tc_get_qdisc`).
+            Err(error) if !matches!(error.errno, libc::ENOENT | libc::EINVAL) => Err(error),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -187,6 +187,14 @@ fn offset_in(attributes: &[u8]) -> Option<usize> {
     (u32::from_ne_bytes(offset) as usize).checked_sub(HEADER_LEN)
 }
 
+/// Reads all of a datagram, for a fuzzer.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn decode(datagram: &[u8]) {
+    for message in Messages(datagram).flatten() {
+        let _ = message.outcome();
+    }
+}
+
 /// Iterates over the messages of a datagram; ends after the first malformed one.
 struct Messages<'a>(&'a [u8]);
 

@@ -16,7 +16,10 @@ pub use name::InterfaceName;
 
 use crate::error::{Error, Result};
 use crate::netlink;
-use crate::netlink::ethtool_ioctl::{Channels, DriverInfo, EthtoolIoctl, Features};
+use crate::netlink::ethtool::Ethtool;
+use crate::netlink::ethtool::channels::Channels;
+use crate::netlink::ethtool::features::Features;
+use crate::netlink::ethtool_ioctl::{DriverInfo, EthtoolIoctl};
 use crate::netlink::link::{DeviceRef, LinkInfo, Links, XdpAttachment};
 use crate::netlink::netdev::{Netdev, XdpFeatures};
 
@@ -38,12 +41,7 @@ pub struct Nic {
 impl Nic {
     /// The interface called `name`.
     pub fn by_name(name: &InterfaceName) -> Result<Self> {
-        let mut links = open(format_args!("read interface {name}"))?;
-        match links.by_name(name.as_str()) {
-            Ok(link) => Self::of(link),
-            Err(error) if error.errno == libc::ENODEV => Err(not_found(name, &mut links)),
-            Err(error) => Err(error.while_doing(format_args!("read interface {name}"))),
-        }
+        Self::of(link(name)?)
     }
 
     /// The interface with this index.
@@ -72,8 +70,9 @@ impl Nic {
         // Drivers that do not know a question answer with various errors; none of them is
         // worth refusing the interface for.
         let driver = ioctl.driver(&link.name).ok();
-        let channels = ioctl.channels(&link.name).ok();
-        let features = ioctl.features(&link.name).unwrap_or_default();
+        let mut ethtool = Ethtool::open().map_err(|error| error.while_doing(action))?;
+        let channels = ethtool.channels(link.ifindex).unwrap_or_default();
+        let features = ethtool.features(link.ifindex).unwrap_or_default();
         let xdp_features =
             Netdev::open().and_then(|mut netdev| netdev.xdp_features(link.ifindex)).ok();
         Ok(Self { link, driver, channels, features, xdp_features })
@@ -139,6 +138,15 @@ impl Nic {
     pub const fn peer(&self) -> Option<DeviceRef> {
         self.link.peer
     }
+}
+
+/// The link called `name`, without asking its driver.
+pub fn link(name: &InterfaceName) -> Result<LinkInfo> {
+    let mut links = open(format_args!("read interface {name}"))?;
+    links.by_name(name.as_str()).map_err(|error| match error.errno {
+        libc::ENODEV => not_found(name, &mut links),
+        _ => error.while_doing(format_args!("read interface {name}")),
+    })
 }
 
 /// Every link of the current network namespace, by index, without asking drivers.

@@ -149,14 +149,14 @@ fn mtu_finding(nic: &Nic, machine: Machine) -> Option<Finding> {
 }
 
 fn offload_is_on(nic: &Nic, feature: &str) -> Option<Finding> {
-    let state = nic.features.get(feature).filter(|feature| feature.on)?;
+    let state = nic.features.get(feature).filter(|feature| feature.active)?;
     let (name, driver) = (nic.name(), described(nic));
     let short = if feature == "rx-lro" { "lro" } else { feature };
     // virtio_net turns it off by itself unless the host forbids that.
-    if nic.driver_name() == Some("virtio_net") && !state.fixed {
+    if nic.driver_name() == Some("virtio_net") && !state.is_fixed() {
         return None;
     }
-    let fix = if state.fixed {
+    let fix = if state.is_fixed() {
         format!(
             "{feature} is [fixed]: turn it off on the host's side (QEMU: guest_tso4=off, \
              guest_tso6=off, guest_ufo=off), or use --mode generic"
@@ -168,7 +168,7 @@ fn offload_is_on(nic: &Nic, feature: &str) -> Option<Finding> {
 }
 
 fn offload_is_off(nic: &Nic, feature: &str) -> Option<Finding> {
-    nic.features.get(feature).filter(|feature| !feature.on)?;
+    nic.features.get(feature).filter(|feature| !feature.active)?;
     let short = feature.strip_prefix("rx-").unwrap_or(feature);
     Some(Finding {
         blocks: false,
@@ -256,7 +256,9 @@ fn described(nic: &Nic) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::netlink::ethtool_ioctl::{ChannelCounts, Channels, DriverInfo, Feature};
+    use crate::netlink::ethtool::channels::{ChannelCounts, Channels};
+    use crate::netlink::ethtool::features::Feature;
+    use crate::netlink::ethtool_ioctl::DriverInfo;
     use crate::netlink::link::LinkInfo;
 
     const MACHINE: Machine = Machine { kernel: KernelVersion(6, 1), cpus: 8, page_size: 4096 };
@@ -269,8 +271,12 @@ mod tests {
         }
     }
 
+    fn feature(active: bool, fixed: bool) -> Feature {
+        Feature { active, wanted: active, changeable: !fixed, never_changes: false }
+    }
+
     fn with_feature(mut nic: Nic, name: &str, fixed: bool) -> Nic {
-        nic.features.insert(name.to_owned(), Feature { on: true, fixed });
+        nic.features.insert(name.to_owned(), feature(true, fixed));
         nic
     }
 
@@ -289,7 +295,7 @@ mod tests {
     #[test]
     fn veth_is_told_that_it_starts_without_gro() {
         let mut veth = nic("veth", 1500);
-        veth.features.insert("rx-gro".to_owned(), Feature { on: false, fixed: false });
+        veth.features.insert("rx-gro".to_owned(), feature(false, false));
         let findings = findings_on(&veth, XdpMode::Native, MACHINE);
         let gro = findings.iter().find(|finding| finding.what.contains("rx-gro")).unwrap();
         assert!(!gro.blocks);

@@ -28,12 +28,18 @@ impl Sysfs {
     /// `EPERM` for an interface of another namespace than that of `/sys`, without `CAP_SYS_ADMIN`.
     pub fn of(link: &LinkInfo) -> io::Result<Self> {
         let directory = class_net(Path::new("/sys"), link);
-        if is_of(&directory, link) {
+        if has_index(&directory, link) && has_address(&directory, link) {
             return Ok(Self { directory, _mount: None });
         }
-        let mount = mount()?;
-        let root = PathBuf::from(format!("/proc/self/fd/{}", mount.as_raw_fd()));
-        Ok(Self { directory: class_net(&root, link), _mount: Some(mount) })
+        match mount() {
+            Ok(mount) => {
+                let root = PathBuf::from(format!("/proc/self/fd/{}", mount.as_raw_fd()));
+                Ok(Self { directory: class_net(&root, link), _mount: Some(mount) })
+            }
+            // Who may not mount could not change namespaces, either.
+            Err(_) if has_index(&directory, link) => Ok(Self { directory, _mount: None }),
+            Err(error) => Err(error),
+        }
     }
 
     /// The text in `file`, without the newline at its end.
@@ -93,18 +99,22 @@ fn class_net(sysfs: &Path, link: &LinkInfo) -> PathBuf {
     sysfs.join("class/net").join(&link.name)
 }
 
-/// Whether this is the directory of `link`, and not only of an interface that is called so.
-/// Without an address of its own, as loopback is, it can not be told.
-fn is_of(directory: &Path, link: &LinkInfo) -> bool {
-    let Some(mac) = link.mac.filter(|mac| *mac != [0; 6]) else {
+/// Whether the interface in this directory has the index of `link`, as one in every namespace may.
+fn has_index(directory: &Path, link: &LinkInfo) -> bool {
+    has(directory, "ifindex", &link.ifindex.to_string())
+}
+
+/// Whether it has the address of `link`, which no other interface has. One without an address of
+/// its own, as loopback is, can not be told.
+fn has_address(directory: &Path, link: &LinkInfo) -> bool {
+    let Some([a, b, c, d, e, f]) = link.mac.filter(|mac| *mac != [0; 6]) else {
         return false;
     };
-    let has = |file: &str, expected: String| {
-        fs::read_to_string(directory.join(file)).is_ok_and(|text| text.trim_end() == expected)
-    };
-    let [a, b, c, d, e, f] = mac;
-    has("address", format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}"))
-        && has("ifindex", link.ifindex.to_string())
+    has(directory, "address", &format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}"))
+}
+
+fn has(directory: &Path, file: &str, expected: &str) -> bool {
+    fs::read_to_string(directory.join(file)).is_ok_and(|text| text.trim_end() == expected)
 }
 
 /// Mounts sysfs without a place in the file system; it shows the calling thread's network
@@ -150,11 +160,12 @@ mod tests {
             mac: Some([2, 0, 0, 0, 0, last]),
             ..LinkInfo::default()
         };
-        assert!(is_of(directory.path(), &link(7, 10)));
-        assert!(!is_of(directory.path(), &link(7, 11)));
-        assert!(!is_of(directory.path(), &link(8, 10)));
-        assert!(!is_of(directory.path(), &LinkInfo { mac: None, ..link(7, 10) }));
-        assert!(!is_of(&directory.path().join("gone"), &link(7, 10)));
+        assert!(has_index(directory.path(), &link(7, 10)));
+        assert!(!has_index(directory.path(), &link(8, 10)));
+        assert!(has_address(directory.path(), &link(7, 10)));
+        assert!(!has_address(directory.path(), &link(7, 11)));
+        assert!(!has_address(directory.path(), &LinkInfo { mac: None, ..link(7, 10) }));
+        assert!(!has_index(&directory.path().join("gone"), &link(7, 10)));
     }
 
     #[test]

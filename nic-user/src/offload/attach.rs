@@ -14,10 +14,11 @@ use aya::programs::{
 use nic_common::{policy::CopyPolicy, record::AttachRecord};
 
 use super::{
-    attachment::{self, Attachment},
-    clsact, foreign,
+    attachment::Attachment,
+    clsact, detach, foreign,
     lock::Lock,
-    object::{self, Build, EGRESS, INGRESS, Object, Parameters},
+    object::{Build, EGRESS, INGRESS, Object, Parameters, XdpPrograms},
+    pinned,
     slot::{self, Slot},
 };
 use crate::{
@@ -124,7 +125,7 @@ fn planned_mode(
 /// Whatever fails, the interface is as it was before, except that an upgrade that fails half-way
 /// may have replaced some of the programs.
 pub fn attach(_lock: &Lock, nic: &Nic, options: &Options<'_>) -> Result<Attached> {
-    slot::clear_staging()?;
+    detach::clear_staged()?;
     let slot = Slot::new(namespace::current_cookie()?, nic.ifindex());
     let mut notes = Vec::new();
     match earlier(nic, slot.clone())? {
@@ -132,7 +133,7 @@ pub fn attach(_lock: &Lock, nic: &Nic, options: &Options<'_>) -> Result<Attached
             return upgrade(nic, options, &attachment).map_err(|error| in_attach(nic, error));
         }
         Some(_) => {
-            slot.remove()?;
+            detach::remove(&slot)?;
             notes.push("what was left of an earlier attachment was cleared away".to_owned());
         }
         None => {}
@@ -145,7 +146,7 @@ pub fn attach(_lock: &Lock, nic: &Nic, options: &Options<'_>) -> Result<Attached
         Err(error) => {
             // The reason to fail is worth more than a failure to clear up, which the next
             // command repeats.
-            let _ = staged.clear();
+            let _ = detach::clear(&staged);
             slot::remove_directory_if_empty();
             Err(in_attach(nic, error))
         }
@@ -204,7 +205,9 @@ impl Attaching<'_> {
         let policy = (self.options.policy)(CopyPolicy::DEFAULT);
         let mut object =
             Object::load(&parameters(self.nic, self.options, policy), Some(self.slot))?;
-        let (link, mode, build) = self.attach_xdp(&mut object)?;
+        // First, so that it need not share the processors with the TC programs.
+        object.xdp(builds(self.nic)[0])?;
+        let (link, mode, build) = object.while_loading_tc(|xdp| self.attach_xdp(xdp))?;
         self.notes.extend(warnings(self.nic, mode));
         let mut record = record(self.nic, self.slot, self.options, mode, build);
         object.write_record(&record)?;
@@ -226,16 +229,16 @@ impl Attaching<'_> {
     }
 
     /// Attaches XDP in the mode that is wanted, or in the best that the device takes.
-    fn attach_xdp(&mut self, object: &mut Object) -> Result<(FdLink, XdpMode, Build)> {
+    fn attach_xdp(&mut self, xdp: &mut XdpPrograms<'_>) -> Result<(FdLink, XdpMode, Build)> {
         let native = match self.options.mode {
             ModeWanted::Only(mode) => {
                 if let Some(reason) = blocked(self.nic, mode) {
                     return Err(reason);
                 }
-                let (link, build) = self.attach_xdp_as(object, mode)?;
+                let (link, build) = self.attach_xdp_as(xdp, mode)?;
                 return Ok((link, mode, build));
             }
-            ModeWanted::Auto => self.attach_xdp_as(object, XdpMode::Native),
+            ModeWanted::Auto => self.attach_xdp_as(xdp, XdpMode::Native),
         };
         let refused = match native {
             Ok((link, build)) => return Ok((link, XdpMode::Native, build)),
@@ -243,12 +246,16 @@ impl Attaching<'_> {
             Err(error) => error,
         };
         self.notes.push(format!("generic mode: {refused}"));
-        let (link, build) = self.attach_xdp_as(object, XdpMode::Generic)?;
+        let (link, build) = self.attach_xdp_as(xdp, XdpMode::Generic)?;
         Ok((link, XdpMode::Generic, build))
     }
 
     /// Attaches XDP in one mode, with the first build that the device takes.
-    fn attach_xdp_as(&mut self, object: &mut Object, mode: XdpMode) -> Result<(FdLink, Build)> {
+    fn attach_xdp_as(
+        &mut self,
+        xdp: &mut XdpPrograms<'_>,
+        mode: XdpMode,
+    ) -> Result<(FdLink, Build)> {
         let mut refusals = Vec::new();
         if let Some(limit) = preflight::exceeded_limit(self.nic) {
             self.notes.push(format!(
@@ -257,7 +264,7 @@ impl Attaching<'_> {
             ));
         }
         for &build in builds(self.nic) {
-            match link_xdp(object.xdp(build)?, self.nic, mode) {
+            match link_xdp(xdp.get(build)?, self.nic, mode) {
                 Ok(link) => {
                     if let Some(refused) = refusals.pop() {
                         self.notes.push(format!("frags build: {refused}"));
@@ -339,8 +346,8 @@ fn upgrade(nic: &Nic, options: &Options<'_>, attachment: &Attachment) -> Result<
     let upgraded = replace(nic, options, attachment, (options.policy)(before));
     if upgraded.is_err() {
         // Loading has put the new one in force. The reason to fail is worth more than another.
-        let map = object::pinned_map(&attachment.slot().pin(slot::POLICY));
-        let _ = map.and_then(|map| attachment::set_policy(map, before));
+        let map = pinned::open_map(&attachment.slot().pin(slot::POLICY));
+        let _ = map.and_then(|map| pinned::set_policy(map, before));
     }
     upgraded
 }
@@ -354,12 +361,12 @@ fn replace(
     let slot = attachment.slot();
     let mut object = Object::load(&parameters(nic, options, policy), Some(slot))?;
     let mut attaching = Attaching { nic, options, slot, notes: Vec::new() };
-    let (mode, build) = match options.mode {
-        ModeWanted::Only(mode) if mode != attachment.mode() => {
-            attaching.change_mode(&mut object, attachment.mode())?
-        }
-        _ => (attachment.mode(), attaching.replace_xdp(&mut object)?),
-    };
+    let old = attachment.mode();
+    object.xdp(builds(nic)[0])?;
+    let (mode, build) = object.while_loading_tc(|xdp| match options.mode {
+        ModeWanted::Only(mode) if mode != old => attaching.change_mode(xdp, old),
+        _ => Ok((old, attaching.replace_xdp(xdp)?)),
+    })?;
     let kept = attachment.record().options & (AttachRecord::CLSACT | AttachRecord::OWN_QDISC);
     let mut record = AttachRecord {
         loaded_at: now(),
@@ -376,19 +383,19 @@ fn replace(
 
 impl Attaching<'_> {
     /// The kernel fixes the mode of a link, so another mode takes another link.
-    fn change_mode(&mut self, object: &mut Object, old: XdpMode) -> Result<(XdpMode, Build)> {
+    fn change_mode(&mut self, xdp: &mut XdpPrograms<'_>, old: XdpMode) -> Result<(XdpMode, Build)> {
         if let ModeWanted::Only(mode) = self.options.mode
             && let Some(reason) = blocked(self.nic, mode)
         {
             return Err(reason);
         }
         self.slot.detach_link(slot::XDP_LINK)?;
-        let changed = self.attach_xdp(object);
+        let changed = self.attach_xdp(xdp);
         let (link, mode, build) = match changed {
             Ok(attached) => attached,
             Err(error) => {
                 // Back to the mode that worked.
-                let (link, _) = self.attach_xdp_as(object, old)?;
+                let (link, _) = self.attach_xdp_as(xdp, old)?;
                 pin_link(link, self.slot, slot::XDP_LINK)?;
                 return Err(error);
             }
@@ -403,17 +410,17 @@ impl Attaching<'_> {
     }
 
     /// Puts the first build that the device takes into the link that there is.
-    fn replace_xdp(&mut self, object: &mut Object) -> Result<Build> {
+    fn replace_xdp(&mut self, xdp: &mut XdpPrograms<'_>) -> Result<Build> {
         let action = "replace the XDP program";
         let mut refusals = Vec::new();
         for &build in builds(self.nic) {
             let pinned = PinnedLink::from_pin(self.slot.pin(slot::XDP_LINK));
             let link = pinned
                 .and_then(|link| XdpLink::try_from(FdLink::from(link)))
-                .map_err(|error| object::loading(action, &error))?;
-            match object.xdp(build)?.attach_to_link(link) {
+                .map_err(|error| pinned::aya_error(action, &error))?;
+            match xdp.get(build)?.attach_to_link(link) {
                 Ok(_) => return Ok(build),
-                Err(error) => refusals.push(object::loading(action, &error)),
+                Err(error) => refusals.push(pinned::aya_error(action, &error)),
             }
         }
         Err(refusals.swap_remove(0))
@@ -431,12 +438,12 @@ fn link_xdp(program: &mut Xdp, nic: &Nic, mode: XdpMode) -> Result<FdLink> {
         program.attach_to_if_index(nic.ifindex(), aya_mode).and_then(|id| program.take_link(id));
     let action = || format!("{} XDP", mode.name());
     match attached {
-        Ok(link) => FdLink::try_from(link).map_err(|error| object::loading(&action(), &error)),
+        Ok(link) => FdLink::try_from(link).map_err(|error| pinned::aya_error(&action(), &error)),
         Err(error) => {
             // A link says only the errno; netlink says why.
             match reason(program, nic, mode) {
                 Some(reason) => Err(reason.while_doing(action())),
-                None => Err(object::loading(&action(), &error)),
+                None => Err(pinned::aya_error(&action(), &error)),
             }
         }
     }
@@ -460,7 +467,7 @@ fn pin_link(link: FdLink, slot: &Slot, name: &str) -> Result<()> {
     let path = slot.pin(name);
     link.pin(&path)
         .map(|_| ())
-        .map_err(|error| object::loading(&format!("pin {}", path.display()), &error))
+        .map_err(|error| pinned::aya_error(&format!("pin {}", path.display()), &error))
 }
 
 /// Attaches both TC programs, or puts new ones into their links.
@@ -500,8 +507,9 @@ fn attach_tcx(
     slot: &Slot,
     pin: &str,
 ) -> Result<(), TcxError> {
-    let failed =
-        |error: &(dyn std::error::Error + 'static)| TcxError::Failed(object::loading("TCX", error));
+    let failed = |error: &(dyn std::error::Error + 'static)| {
+        TcxError::Failed(pinned::aya_error("TCX", error))
+    };
     if let Ok(old) = PinnedLink::from_pin(slot.pin(pin)) {
         let old = FdLink::from(old).try_into().map_err(|error| failed(&error))?;
         program.attach_to_link(old).map_err(|error| failed(&error))?;

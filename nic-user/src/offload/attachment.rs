@@ -5,7 +5,6 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use aya::maps::{Array, Map, MapData};
 use nic_common::{
     counters::{Counters, IngressCounters, RxCounters, TxCounters},
     policy::CopyPolicy,
@@ -13,7 +12,7 @@ use nic_common::{
 };
 
 use super::{
-    bpffs, object,
+    bpffs, pinned,
     slot::{self, Slot},
     sys::{self, LinkState},
 };
@@ -51,7 +50,7 @@ impl Attachment {
         if !slot.exists()? {
             return Ok(None);
         }
-        let record = match read_record(&slot) {
+        let record = match pinned::read_record(&slot) {
             // It is being detached.
             Err(_) if !slot.exists()? => return Ok(None),
             record => record?,
@@ -113,7 +112,7 @@ impl Attachment {
 
     /// The copy policy in force.
     pub fn policy(&self) -> Result<CopyPolicy> {
-        read_policy(&self.slot)
+        pinned::read_policy(&self.slot)
     }
 
     /// Reads all counters.
@@ -138,40 +137,6 @@ impl Attachment {
         sys::read_per_cpu(map.as_fd(), queues as usize, cpus)
             .map_err(|error| Error::io(action(), &error))
     }
-}
-
-/// The record in a slot, if this nicctl can read what it describes.
-pub fn read_record(slot: &Slot) -> Result<AttachRecord> {
-    let path = slot.pin(slot::RECORD);
-    let other_version = || {
-        Error::failed(format!(
-            "interface {} was attached by another version of nicctl, whose counters this one \
-             cannot read",
-            slot.ifindex
-        ))
-        .with_fix("detach it and attach it again, or use that version")
-    };
-    let map = Map::Array(object::pinned_map(&path)?);
-    let map: Array<MapData, AttachRecord> = map.try_into().map_err(|_| other_version())?;
-    let record = map.get(&0, 0).map_err(|error| object::loading("read the record", &error))?;
-    if record.layout == AttachRecord::LAYOUT { Ok(record) } else { Err(other_version()) }
-}
-
-/// The copy policy in a slot.
-pub fn read_policy(slot: &Slot) -> Result<CopyPolicy> {
-    let action = "read the copy policy";
-    let map = Map::Array(object::pinned_map(&slot.pin(slot::POLICY))?);
-    let map: Array<MapData, u64> =
-        map.try_into().map_err(|error| object::loading(action, &error))?;
-    map.get(&0, 0).map(CopyPolicy::from_word).map_err(|error| object::loading(action, &error))
-}
-
-/// Writes the copy policy into its map.
-pub fn set_policy(map: MapData, policy: CopyPolicy) -> Result<()> {
-    let action = "write the copy policy";
-    let mut map: Array<MapData, u64> =
-        Map::Array(map).try_into().map_err(|error| object::loading(action, &error))?;
-    map.set(0, policy.to_word(), 0).map_err(|error| object::loading(action, &error))
 }
 
 /// Text padded with zeros.

@@ -10,8 +10,8 @@ use aya::programs::{
 use nic_common::record::AttachRecord;
 
 use super::{
-    attachment,
-    object::{self, EGRESS, INGRESS, Object},
+    object::{EGRESS, INGRESS, Object},
+    pinned,
     slot::Slot,
 };
 use crate::{
@@ -25,6 +25,9 @@ use crate::{
 
 /// In front of filters whose priority the kernel chose (from 49152 down).
 const PRIORITY: u16 = 0x6e63;
+/// What to do where the kernel does not know the qdisc.
+const MISSING: &str = "before Linux 6.6 it takes the modules sch_ingress and cls_bpf: \
+                       `modprobe -a sch_ingress cls_bpf`";
 const HANDLE: TcHandle = TcHandle::new(0, 1);
 
 const HOOKS: [(&str, TcAttachType); 2] =
@@ -37,7 +40,11 @@ pub fn attach(object: &mut Object, nic: &Nic, record: &mut AttachRecord) -> Resu
     if !replace {
         record.options |= AttachRecord::CLSACT | AttachRecord::OWN_QDISC;
         object.write_record(record)?;
-        let failed = |error: crate::netlink::Error| error.while_doing(action("make clsact qdisc"));
+        let failed = |error: crate::netlink::Error| {
+            let unknown = error.errno == libc::ENOENT;
+            let error = error.while_doing(action("make clsact qdisc"));
+            if unknown { error.with_fix(MISSING) } else { error }
+        };
         if !Clsact::open().map_err(failed)?.add(nic.ifindex()).map_err(failed)? {
             record.options &= !AttachRecord::OWN_QDISC;
             object.write_record(record)?;
@@ -50,7 +57,7 @@ pub fn attach(object: &mut Object, nic: &Nic, record: &mut AttachRecord) -> Resu
         } else {
             add_filter(program, nic, hook)
         }
-        .map_err(|error| object::loading(&action(&format!("attach {name}")), &*error))?;
+        .map_err(|error| pinned::aya_error(&action(&format!("attach {name}")), &*error))?;
         // Dropping it would remove the filter.
         std::mem::forget(link);
     }
@@ -82,7 +89,7 @@ fn replace_filter(
 /// Removes the filters of a slot, and the qdisc if it was made for them and nothing else hangs on
 /// it. Whatever is gone already is fine.
 pub fn remove(slot: &Slot) -> Result<()> {
-    let Ok(record) = attachment::read_record(slot) else { return Ok(()) };
+    let Ok(record) = pinned::read_record(slot) else { return Ok(()) };
     if !record.has(AttachRecord::CLSACT) {
         return Ok(());
     }

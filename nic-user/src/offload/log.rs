@@ -6,7 +6,7 @@ use aya_log::EbpfLogger;
 use log::{Log, Metadata, Record};
 use tokio::io::unix::AsyncFd;
 
-use super::{attachment::Attachment, object};
+use super::{attachment::Attachment, pinned};
 use crate::error::{Error, Result};
 
 /// Calls a function for each message.
@@ -35,7 +35,7 @@ pub async fn follow(
         .ok_or_else(|| Error::not_found(format!("follow {name}: nothing is attached any more")))?;
     let action = format!("follow the log of {name}");
     let mut logger = EbpfLogger::init_from_id_with_logger(program, Sink(message))
-        .map_err(|error| object::loading(&action, &error))?;
+        .map_err(|error| pinned::aya_error(&action, &error))?;
     let failed = |error: io::Error| Error::io(&action, &error);
     let ring = logger.as_fd().try_clone_to_owned().map_err(failed)?;
     // SAFETY: an `OwnedFd` keeps its one descriptor open until it is dropped.

@@ -1,20 +1,19 @@
 //! The object with the kernel programs, and how it is loaded.
 
-use std::{path::Path, thread};
+use std::{panic::resume_unwind, thread};
 
 use aya::{
     Ebpf, EbpfLoader, VerifierLogLevel, include_bytes_aligned,
     maps::{Array, MapData},
-    programs::{ProgramError, SchedClassifier, Xdp},
+    programs::{Program, ProgramError, SchedClassifier, Xdp},
 };
 use nic_common::{policy::CopyPolicy, record::AttachRecord};
 
 use super::{
-    bpffs,
+    pinned,
     slot::{self, Slot},
-    sys,
 };
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 
 /// The committed object; `cargo xtask build-ebpf` makes it.
 static OBJECT: &[u8] = include_bytes_aligned!("nicctl.bpf.o");
@@ -111,27 +110,52 @@ impl Object {
                 loader.map_pin_path(map, slot.pin(pin));
             }
         }
-        let ebpf = loader.load(OBJECT).map_err(|error| loading("make the maps", &error))?;
+        let ebpf =
+            loader.load(OBJECT).map_err(|error| pinned::aya_error("make the maps", &error))?;
         Ok(Self { ebpf })
     }
 
     /// The XDP program of a build, in the kernel.
     pub fn xdp(&mut self, build: Build) -> Result<&mut Xdp> {
-        let name = build.program();
-        let program: &mut Xdp = self.program(name)?;
-        if program.fd().is_err() {
-            program.load().map_err(|error| verifying(name, &error))?;
-        }
+        let program: &mut Xdp = self.program(build.program())?;
+        load_xdp(build, program)?;
         Ok(program)
     }
 
     /// A TC program, in the kernel.
     pub fn classifier(&mut self, name: &'static str) -> Result<&mut SchedClassifier> {
         let program: &mut SchedClassifier = self.program(name)?;
-        if program.fd().is_err() {
-            program.load().map_err(|error| verifying(name, &error))?;
-        }
+        load_classifier(name, program)?;
         Ok(program)
+    }
+
+    /// Works with the XDP programs while the TC programs are loaded on another thread: attaching
+    /// XDP is mostly waiting for the kernel, and the verifier takes milliseconds for each program.
+    ///
+    /// # Errors
+    ///
+    /// Those of `work`, else what loading the TC programs ends in.
+    pub fn while_loading_tc<T>(
+        &mut self,
+        work: impl FnOnce(&mut XdpPrograms<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let mut xdp = XdpPrograms(Vec::new());
+        let mut tc = Vec::new();
+        for (name, program) in self.ebpf.programs_mut() {
+            match program {
+                Program::Xdp(program) => xdp.0.push((name, program)),
+                Program::SchedClassifier(program) => tc.push((name, program)),
+                _ => {}
+            }
+        }
+        thread::scope(|scope| {
+            let loading = scope.spawn(|| {
+                tc.into_iter().try_for_each(|(name, program)| load_classifier(name, program))
+            });
+            let done = work(&mut xdp)?;
+            loading.join().unwrap_or_else(|panic| resume_unwind(panic))?;
+            Ok(done)
+        })
     }
 
     /// The map with the copy policy.
@@ -149,21 +173,52 @@ impl Object {
         let map = self.ebpf.map_mut("NIC_RECORD");
         let map = map.ok_or_else(|| Error::failed(format!("{action}: no such map")))?;
         let mut map: Array<&mut MapData, AttachRecord> =
-            map.try_into().map_err(|error| loading(action, &error))?;
-        map.set(0, record, 0).map_err(|error| loading(action, &error))
+            map.try_into().map_err(|error| pinned::aya_error(action, &error))?;
+        map.set(0, record, 0).map_err(|error| pinned::aya_error(action, &error))
     }
 
     fn program<'p, P>(&'p mut self, name: &str) -> Result<&'p mut P>
     where
         &'p mut P: TryFrom<&'p mut aya::programs::Program, Error = ProgramError>,
     {
-        let missing = || Error::failed(format!("the BPF object has no program {name}"));
         self.ebpf
             .program_mut(name)
-            .ok_or_else(missing)?
+            .ok_or_else(|| missing(name))?
             .try_into()
-            .map_err(|error| loading(name, &error))
+            .map_err(|error| pinned::aya_error(name, &error))
     }
+}
+
+/// The builds of the XDP program, loaded when they are asked for.
+pub struct XdpPrograms<'o>(Vec<(&'o str, &'o mut Xdp)>);
+
+impl XdpPrograms<'_> {
+    /// The program of a build, in the kernel.
+    pub fn get(&mut self, build: Build) -> Result<&mut Xdp> {
+        let mut programs = self.0.iter_mut();
+        let found = programs.find(|(name, _)| *name == build.program());
+        let (_, program) = found.ok_or_else(|| missing(build.program()))?;
+        load_xdp(build, program)?;
+        Ok(program)
+    }
+}
+
+fn load_xdp(build: Build, program: &mut Xdp) -> Result<()> {
+    match program.fd() {
+        Ok(_) => Ok(()),
+        Err(_) => program.load().map_err(|error| verifying(build.program(), &error)),
+    }
+}
+
+fn load_classifier(name: &str, program: &mut SchedClassifier) -> Result<()> {
+    match program.fd() {
+        Ok(_) => Ok(()),
+        Err(_) => program.load().map_err(|error| verifying(name, &error)),
+    }
+}
+
+fn missing(program: &str) -> Error {
+    Error::failed(format!("the BPF object has no program {program}"))
 }
 
 /// A loader that has not read the kernel's BTF.
@@ -182,33 +237,11 @@ fn loader<'a>() -> EbpfLoader<'a> {
     })
 }
 
-/// An error of aya with all its causes.
-pub fn loading(action: &str, error: &(dyn std::error::Error + 'static)) -> Error {
-    let mut message = format!("{action}: {error}");
-    let mut kind = Kind::Failed;
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        if let Some(io) = error.downcast_ref::<std::io::Error>()
-            && matches!(io.raw_os_error(), Some(libc::EPERM | libc::EACCES))
-        {
-            kind = Kind::NotPermitted;
-        }
-        cause = error.source();
-        if let Some(error) = cause {
-            let text = error.to_string();
-            if !message.contains(&text) {
-                message = format!("{message}: {text}");
-            }
-        }
-    }
-    Error::new(kind, message)
-}
-
 /// An error of loading a program: the verifier's last words are what matters.
 fn verifying(program: &str, error: &ProgramError) -> Error {
     const LAST_WORDS: usize = 12;
     let ProgramError::LoadError { io_error, verifier_log } = error else {
-        return loading(&format!("load {program}"), error);
+        return pinned::aya_error(&format!("load {program}"), error);
     };
     let log = verifier_log.to_string();
     if log.trim().is_empty() && io_error.raw_os_error() == Some(libc::EPERM) {
@@ -221,11 +254,4 @@ fn verifying(program: &str, error: &ProgramError) -> Error {
     let last = lines.get(lines.len().saturating_sub(LAST_WORDS)..).unwrap_or_default().join("\n  ");
     Error::failed(format!("load {program}: the verifier refuses it: {io_error}\n  {last}"))
         .with_fix("report it with the kernel's release: nicctl supports Linux 6.1 and later")
-}
-
-/// Opens a map pinned at `path`.
-pub fn pinned_map(path: &Path) -> Result<MapData> {
-    let action = format!("open {}", path.display());
-    let map = sys::open_pin(path).map_err(|error| bpffs::error(&action, &error))?;
-    MapData::from_fd(map).map_err(|error| loading(&action, &error))
 }

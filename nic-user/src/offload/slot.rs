@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{bpffs, clsact, sys};
+use super::{bpffs, sys};
 use crate::error::Result;
 
 /// Below the root of bpffs.
@@ -83,7 +83,7 @@ impl Slot {
     }
 
     /// An empty directory beside it in which to make it. Whatever an earlier process left there
-    /// must have been cleared away with [`clear_staging`].
+    /// must have been cleared away.
     pub fn stage(&self) -> Result<Self> {
         make_directory(&bpffs::root()?.join(DIRECTORY))?;
         let staged = self.staging();
@@ -102,6 +102,20 @@ impl Slot {
             .map_err(|error| bpffs::error(format!("rename {}", staged.path.display()), &error))
     }
 
+    /// Takes the slot out of sight, in one step: what is left to do is done to the staged one.
+    pub fn unstage(&self) -> Result<Self> {
+        let staged = self.staging();
+        fs::rename(&self.path, &staged.path)
+            .map_err(|error| bpffs::error(format!("rename {}", self.path.display()), &error))?;
+        Ok(staged)
+    }
+
+    /// Removes every pin that is left, and the directory.
+    pub fn remove_directory(&self) -> Result<()> {
+        remove_directory(&self.path)
+            .map_err(|error| bpffs::error(format!("remove {}", self.path.display()), &error))
+    }
+
     /// Detaches one link and removes its pin; it may be gone already.
     pub fn detach_link(&self, name: &str) -> Result<()> {
         let path = self.pin(name);
@@ -115,40 +129,16 @@ impl Slot {
             _ => Ok(()),
         }
     }
-
-    /// Removes the slot, in one step for everybody who looks; then clears it.
-    pub fn remove(&self) -> Result<()> {
-        let staged = self.staging();
-        fs::rename(&self.path, &staged.path)
-            .map_err(|error| bpffs::error(format!("rename {}", self.path.display()), &error))?;
-        staged.clear().inspect_err(|_| {
-            // It is still there, so it stays to be seen.
-            let _ = fs::rename(&staged.path, &self.path);
-        })
-    }
-
-    /// Detaches every link of a staged slot, undoes what is not a link, and removes the directory.
-    pub fn clear(&self) -> Result<()> {
-        for name in LINKS {
-            self.detach_link(name)?;
-        }
-        clsact::remove(self)?;
-        remove_directory(&self.path)
-            .map_err(|error| bpffs::error(format!("remove {}", self.path.display()), &error))
-    }
 }
 
-/// Clears away what processes that were killed left half made. Only under the lock.
-pub fn clear_staging() -> Result<()> {
-    for path in entries()? {
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let Some(rest) = name.strip_prefix(STAGING) else { continue };
-        if let Some(mut staged) = Slot::parse(path.with_file_name(rest)) {
-            staged.path = path;
-            staged.clear()?;
-        }
-    }
-    Ok(())
+/// What processes that were killed left half made, or half removed.
+pub fn staged() -> Result<Vec<Slot>> {
+    let staged = |path: PathBuf| {
+        let rest = path.file_name()?.to_str()?.strip_prefix(STAGING)?;
+        let slot = Slot::parse(path.with_file_name(rest))?;
+        Some(Slot { path, ..slot })
+    };
+    Ok(entries()?.into_iter().filter_map(staged).collect())
 }
 
 /// Removes the directory of all slots if none is left.

@@ -7,9 +7,9 @@ use aya::{
 use nic_common::{metadata::Metadata, policy::CopyPolicy};
 
 use super::{
-    attachment,
-    object::{self, Build, Object, Parameters},
-    privilege,
+    object::{Build, Object},
+    pinned, privilege,
+    programs::PARAMETERS,
 };
 use crate::{
     decode::{Answer, Native, Walker},
@@ -30,18 +30,9 @@ impl BpfWalker {
     /// Loads the program.
     pub fn load() -> Result<Self> {
         privilege::check("load the program")?;
-        let policy = CopyPolicy::DEFAULT;
-        let parameters = Parameters {
-            rx_queues: 1,
-            tx_queues: 1,
-            real_tx_queues: 1,
-            policy,
-            pull: false,
-            log: false,
-        };
-        let mut object = Object::load(&parameters, None)?;
+        let mut object = Object::load(&PARAMETERS, None)?;
         object.xdp(Build::Frags)?;
-        Ok(Self { object, policy, out: Vec::new() })
+        Ok(Self { object, policy: PARAMETERS.policy, out: Vec::new() })
     }
 }
 
@@ -52,7 +43,7 @@ impl Walker for BpfWalker {
             return Native.headers(frame, policy);
         }
         if policy != self.policy {
-            attachment::set_policy(self.object.policy_map()?, policy)?;
+            pinned::set_policy(self.object.policy_map()?, policy)?;
             self.policy = policy;
         }
         self.out.resize(frame.len() + Metadata::SIZE, 0);
@@ -78,7 +69,7 @@ fn run(program: &Xdp, frame: &[u8], out: &mut [u8]) -> Result<usize> {
     let options =
         TestRunOptions { data_in: Some(frame), data_out: Some(out), ..TestRunOptions::new() };
     let result = program.test_run(options).map_err(|error| {
-        object::loading(&format!("test run of a frame of {} bytes", frame.len()), &error)
+        pinned::aya_error(&format!("test run of a frame of {} bytes", frame.len()), &error)
     })?;
     Ok(result.data_size_out as usize)
 }

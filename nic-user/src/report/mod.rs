@@ -1,5 +1,6 @@
 //! What output has in common: tables, numbers for people, JSON documents, colour.
 
+pub mod cell;
 pub mod json;
 pub mod number;
 pub mod paragraph;

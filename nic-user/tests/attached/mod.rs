@@ -73,8 +73,10 @@ impl<'l> Attached<'l> {
         assert_eq!(said["upgraded"], false, "{said}");
         let mut attached = Self { host, said, before: Default::default() };
         assert!(poll(|| {
+            // A report may come between the two readings: both must be the same on both sides.
+            let nicctl = attached.received();
             attached.before = (host.stats().unwrap(), attached.received());
-            attached.received() == attached.before.1
+            attached.before == (host.stats().unwrap(), nicctl)
         }));
         attached
     }

@@ -1,13 +1,21 @@
 //! Shared by the tests that run on the real kernel.
 
+use std::io::{self, Write};
+
 /// Ends a test that can not run without root, and says so where the test harness does not catch
 /// it.
 #[macro_export]
 macro_rules! needs_root {
     () => {
         if !nix::unistd::geteuid().is_root() {
-            let _ = std::io::Write::write_all(&mut std::io::stderr(), b"skipped: needs root\n");
+            $crate::common::say_skipped("needs root");
             return;
         }
     };
+}
+
+/// Says that a test, or the rest of it, can not run here, where the test harness does not catch
+/// it.
+pub fn say_skipped(why: &str) {
+    let _ = writeln!(io::stderr(), "skipped: {why}");
 }

@@ -8,7 +8,10 @@ use serde::Serialize;
 use super::Shown;
 use crate::{
     netlink::{
-        ethtool_ioctl::DriverInfo,
+        ethtool_ioctl::{
+            DriverInfo,
+            rules::{Rule, RuleAction, RuleMatch},
+        },
         netdev::{page_pool, queue},
     },
     nic::{
@@ -52,6 +55,8 @@ pub(in crate::cli) struct Document {
     queues: Vec<Queue>,
     /// Page pools.
     page_pools: Vec<PagePool>,
+    /// Rules that send flows to queues.
+    flow_rules: Vec<FlowRule>,
     /// What could not be read, and why.
     notes: Vec<String>,
 }
@@ -139,9 +144,56 @@ struct PagePool {
     counters: BTreeMap<String, u64>,
 }
 
+#[derive(Debug, Serialize, JsonSchema)]
+struct FlowRule {
+    /// Where it is in the table.
+    location: u32,
+    /// Type of flow, as ethtool names it.
+    flow: Option<String>,
+    /// What packets are compared with, by ethtool's names.
+    matches: BTreeMap<String, Match>,
+    /// `queue`, `drop` or `wake`.
+    action: &'static str,
+    /// The queue that packets go to, unless a table of queues of its own chooses it.
+    queue: Option<u32>,
+    /// The virtual function that the queue is of; null for the device itself.
+    vf: Option<u8>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Match {
+    /// The value.
+    value: String,
+    /// The bits of it that count.
+    mask: String,
+}
+
+impl From<&Rule> for FlowRule {
+    fn from(rule: &Rule) -> Self {
+        let (action, queue, vf) = match rule.action {
+            RuleAction::Queue { queue, vf } => ("queue", Some(queue), Some(vf)),
+            RuleAction::Drop => ("drop", None, None),
+            RuleAction::Wake => ("wake", None, None),
+        };
+        let matches = rule.matches.iter().map(|(name, wanted)| {
+            let RuleMatch { value, mask } = wanted.clone();
+            ((*name).to_owned(), Match { value, mask })
+        });
+        Self {
+            location: rule.location,
+            flow: rule.flow.map(str::to_owned),
+            matches: matches.collect(),
+            action,
+            queue: queue.filter(|_| !rule.own_rss_context),
+            vf: vf.filter(|&vf| vf != 0),
+        }
+    }
+}
+
 impl From<&Shown> for Document {
     fn from(shown: &Shown) -> Self {
-        let Shown { nic, survey, netns, irqbalance, .. } = shown;
+        let Shown { survey, netns, irqbalance, .. } = shown;
+        let link = &survey.link;
         let mut settings: BTreeMap<String, BTreeMap<String, Setting>> = BTreeMap::new();
         for (key, setting) in shown.settings() {
             let group = settings.entry(key.group.name().to_owned()).or_default();
@@ -149,20 +201,21 @@ impl From<&Shown> for Document {
         }
         Self {
             version: Version,
-            name: nic.name().to_owned(),
-            ifindex: nic.ifindex(),
+            name: link.name.clone(),
+            ifindex: link.ifindex,
             netns: netns.clone(),
-            kind: nic.kind().map(str::to_owned),
-            mac: nic.link.mac.map(mac),
-            up: nic.link.up,
-            running: nic.link.running,
-            driver: nic.driver.as_ref().map(Driver::from),
+            kind: link.kind.clone(),
+            mac: link.mac.map(mac),
+            up: link.up,
+            running: link.running,
+            driver: survey.driver.as_ref().map(Driver::from),
             node: survey.node,
             irqbalance: *irqbalance,
             copybreak: Copybreak::of(shown),
             settings,
             queues: survey.queues.iter().map(Queue::from).collect(),
             page_pools: survey.page_pools.iter().map(PagePool::from).collect(),
+            flow_rules: survey.rules.iter().map(FlowRule::from).collect(),
             notes: survey.notes.clone(),
         }
     }
@@ -186,7 +239,7 @@ impl From<&DriverInfo> for Driver {
 
 impl Copybreak {
     fn of(shown: &Shown) -> Self {
-        let driver = shown.nic.driver_name().unwrap_or_default();
+        let driver = shown.driver();
         let facts = copybreak::facts(driver);
         let rx = shown.survey.settings.get(&Key::new(Group::Copybreak, "rx"));
         let state = match copybreak::state(driver, rx) {

@@ -10,17 +10,18 @@ use super::{name, target};
 use crate::{
     error::Error,
     nic::{
-        InterfaceName, Nic, interrupts,
+        self, InterfaceName, interrupts,
         setting::{Group, Key, Setting},
         settings::{self, Survey},
     },
     report::{json, style::Style},
 };
 
-/// Show everything that an interface has: settings with their limits, and who serves its queues
+/// Show the settings of an interface, with limits and defaults
 ///
 /// A setting is called GROUP.NAME, with the name that ethtool or ip has for it. What the device or
-/// its driver does not have is not listed.
+/// its driver does not have is not listed. Below the settings comes what serves each queue: NAPI,
+/// interrupt, CPUs, NUMA nodes.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -48,7 +49,6 @@ pub(super) struct Args {
 
 /// What there is to show.
 struct Shown {
-    nic: Nic,
     survey: Survey,
     netns: Option<String>,
     /// The process id of irqbalance.
@@ -58,6 +58,11 @@ struct Shown {
 }
 
 impl Shown {
+    /// The driver's name, or nothing.
+    fn driver(&self) -> &str {
+        self.survey.driver.as_ref().map_or("", |driver| &driver.driver)
+    }
+
     /// The settings to show.
     fn settings(&self) -> impl Iterator<Item = (&Key, &Setting)> {
         let is_shown = |group| self.groups.is_empty() || self.groups.contains(&group);
@@ -68,10 +73,8 @@ impl Shown {
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let name = InterfaceName::new(&args.interface)?;
     target::enter(args.netns.as_deref())?;
-    let nic = Nic::by_name(&name)?;
     let shown = Shown {
-        survey: settings::survey(&nic)?,
-        nic,
+        survey: settings::survey(nic::link(&name)?)?,
         netns: args.netns.clone(),
         irqbalance: interrupts::irqbalance(),
         groups: args.groups.iter().map(|group| group.parse()).collect::<Result<_, Error>>()?,

@@ -13,6 +13,8 @@ use crate::{
         topology::QueuePath,
     },
     report::{
+        WIDTH,
+        cell::cell,
         style::Style,
         table::{Align, Table},
     },
@@ -20,8 +22,10 @@ use crate::{
 
 /// With more lines than this, the others are only counted.
 const MAX_LINES: usize = 24;
-/// Widest cell in columns: six of them, with numbers beside, are a line.
-const MAX_CELL: usize = 14;
+/// Widest list of CPUs or nodes, in columns.
+const MAX_LIST: usize = 10;
+/// Columns between two columns of the table.
+const GAP: usize = 2;
 
 /// What is the same for several queues.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,10 +52,9 @@ pub(super) fn write(out: &mut dyn Write, style: Style, survey: &Survey) -> io::R
         left("RPS"),
         left("XPS"),
     ]);
-    for line in lines.iter().take(MAX_LINES) {
-        let [napi, irq, name, cpus, node, rps, xps] = line.cells.clone();
-        table.push([line.queues(), napi, irq, name, cpus, node, rps, xps]);
-    }
+    let mut rows: Vec<[String; 8]> = lines.iter().take(MAX_LINES).map(Line::row).collect();
+    shorten_names(&mut rows);
+    rows.into_iter().for_each(|row| table.push(row));
     table.write(out, style)?;
     match lines.len().saturating_sub(MAX_LINES) {
         0 => Ok(()),
@@ -59,7 +62,28 @@ pub(super) fn write(out: &mut dyn Write, style: Style, survey: &Survey) -> io::R
     }
 }
 
+/// Cuts the names of interrupts to what the other columns leave.
+fn shorten_names(rows: &mut [[String; 8]]) {
+    const TITLES: [&str; 8] = ["QUEUE", "NAPI", "IRQ", "", "CPUS", "NODE", "RPS", "XPS"];
+    const NAME: usize = 3;
+    let width = |column: usize, title: &str| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0).max(title.len()) + GAP
+    };
+    let columns = TITLES.iter().enumerate().filter(|(column, _)| *column != NAME);
+    let others: usize = columns.map(|(column, title)| width(column, title)).sum();
+    let room = WIDTH.saturating_sub(others);
+    for [_, _, _, name, ..] in rows {
+        *name = cell(name, room);
+    }
+}
+
 impl Line {
+    fn row(&self) -> [String; 8] {
+        let [napi, irq, name, cpus, node, rps, xps] = self.cells.clone();
+        [self.queues(), napi, irq, name, cpus, node, rps, xps]
+    }
+
     fn queues(&self) -> String {
         match self.first == self.last {
             true => format!("{} {}", self.directions, self.first),
@@ -110,7 +134,8 @@ fn server(path: &QueuePath) -> (Option<u32>, Option<u32>) {
 fn line(directions: &'static str, path: &QueuePath, settings: &Settings) -> Line {
     let number = path.queue.number;
     let interrupt = path.interrupt.as_ref();
-    let or_dash = |number: Option<u32>| number.map_or_else(dash, |number| number.to_string());
+    let number_or_dash =
+        |number: Option<u32>| number.map_or_else(dash, |number| number.to_string());
     let steering = |group, direction: &str| match directions.contains(direction) {
         true => cpus_of(
             settings.get(&Key::new(group, format!("{direction}-{number}"))).map(|s| &s.value),
@@ -123,11 +148,11 @@ fn line(directions: &'static str, path: &QueuePath, settings: &Settings) -> Line
         first: number,
         last: number,
         cells: [
-            or_dash(path.napi),
-            or_dash(interrupt.map(|interrupt| interrupt.number)),
-            cell(interrupt.and_then(|interrupt| interrupt.name.split('@').next())),
-            cell(interrupt.map(|interrupt| interrupt.cpus())),
-            cell(Some(nodes.join(",").as_str())),
+            number_or_dash(path.napi),
+            number_or_dash(interrupt.map(|interrupt| interrupt.number)),
+            or_dash(interrupt.and_then(|interrupt| interrupt.name.split('@').next())),
+            cell(&or_dash(interrupt.map(|interrupt| interrupt.cpus())), MAX_LIST),
+            cell(&or_dash(Some(nodes.join(",").as_str())), MAX_LIST),
             steering(Group::Rps, "rx"),
             steering(Group::Xps, "tx"),
         ],
@@ -139,18 +164,14 @@ fn dash() -> String {
     "-".to_owned()
 }
 
-fn cell(text: Option<&str>) -> String {
-    match text.unwrap_or_default() {
-        "" => dash(),
-        text if text.chars().count() <= MAX_CELL => text.to_owned(),
-        text => text.chars().take(MAX_CELL - 1).chain(['…']).collect(),
-    }
+fn or_dash(text: Option<&str>) -> String {
+    text.filter(|text| !text.is_empty()).map_or_else(dash, str::to_owned)
 }
 
 /// The CPUs of a mask as a list.
 fn cpus_of(mask: Option<&Value>) -> String {
     let Some(Value::Text(mask)) = mask else { return dash() };
-    cell(Some(&list(&cpus_in(mask))))
+    cell(&or_dash(Some(&list(&cpus_in(mask)))), MAX_LIST)
 }
 
 /// The CPUs in a mask as sysfs has it: hexadecimal words of 32 CPUs, the last ones first.
@@ -201,7 +222,7 @@ mod tests {
         assert_eq!(shown("0"), "-");
         assert_eq!(shown("3"), "0-1");
         assert_eq!(shown("00000001,80000005"), "0,2,31-32");
-        assert_eq!(shown("55555555"), "0,2,4,6,8,10,…");
+        assert_eq!(shown("55555555"), "0,2,4,6,8…");
         assert_eq!(shown("x"), "-");
     }
 
@@ -214,6 +235,21 @@ mod tests {
         assert_eq!(lines(&paths, &Settings::new()), ["rx tx 0-3"]);
         let steered = [(Key::new(Group::Rps, "rx-1"), Setting::new("2"))].into();
         assert_eq!(lines(&paths, &steered), ["rx tx 0", "rx tx 1", "rx tx 2-3"]);
+    }
+
+    #[test]
+    fn long_names_leave_room_for_the_rest() {
+        let row = ["rx tx 127", "131071", "123", "a-very-long-name-TxRx-127", "", "", "", ""];
+        let mut rows = [row.map(str::to_owned)];
+        for cell in &mut rows[0][4..] {
+            *cell = "c".repeat(MAX_LIST);
+        }
+        shorten_names(&mut rows);
+        let width: usize = rows[0].iter().map(|cell| cell.chars().count() + GAP).sum();
+        assert!(width - GAP <= WIDTH, "{rows:?}");
+        let mut rows = [row.map(str::to_owned)];
+        shorten_names(&mut rows);
+        assert_eq!(rows[0][3], row[3]);
     }
 
     #[test]

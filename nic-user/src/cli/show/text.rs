@@ -9,6 +9,8 @@ use crate::{
         setting::{Access, Group, Key, Setting, Value},
     },
     report::{
+        WIDTH,
+        cell::cell,
         number, paragraph,
         style::Style,
         table::{Align, Table},
@@ -17,6 +19,13 @@ use crate::{
 
 /// Columns of the label in front of a paragraph.
 const MARGIN: usize = 14;
+/// Widest item of a paragraph, in columns.
+const MAX_ITEM: usize = WIDTH - MARGIN - 1;
+/// Widest name, value and remark in a table, in columns. With limits of ten digits, the widest
+/// values do not fit beside the longest names; no setting has both.
+const MAX_NAME: usize = 38;
+const MAX_VALUE: usize = 20;
+const MAX_REMARK: usize = 18;
 
 /// Writes everything, or all settings of the groups that were asked for.
 pub(super) fn write(out: &mut dyn Write, style: Style, shown: &Shown) -> io::Result<()> {
@@ -42,6 +51,7 @@ pub(super) fn write(out: &mut dyn Write, style: Style, shown: &Shown) -> io::Res
     }
     write_features(out, style, shown)?;
     write_copybreak(out, style, shown)?;
+    write_rules(out, style, shown)?;
     write_page_pools(out, style, shown)?;
     if !shown.survey.queues.is_empty() {
         writeln!(out)?;
@@ -51,7 +61,7 @@ pub(super) fn write(out: &mut dyn Write, style: Style, shown: &Shown) -> io::Res
 }
 
 fn write_heading(out: &mut dyn Write, style: Style, shown: &Shown) -> io::Result<()> {
-    let link = &shown.nic.link;
+    let link = &shown.survey.link;
     let state = match (link.up, link.running) {
         (false, _) => "down",
         (true, false) => "up, no carrier",
@@ -69,7 +79,7 @@ fn write_heading(out: &mut dyn Write, style: Style, shown: &Shown) -> io::Result
 }
 
 fn write_driver(out: &mut dyn Write, style: Style, shown: &Shown) -> io::Result<()> {
-    let Some(driver) = &shown.nic.driver else { return Ok(()) };
+    let Some(driver) = &shown.survey.driver else { return Ok(()) };
     let mut items = vec![format!("{} {}", driver.driver, driver.version)];
     let labelled = |label: &str, text: &str| (!text.is_empty()).then(|| format!("{label} {text}"));
     items.extend(labelled("firmware", &driver.firmware_version));
@@ -108,9 +118,18 @@ fn write_limited(out: &mut dyn Write, style: Style, shown: &Shown) -> io::Result
 fn write_groups(out: &mut dyn Write, style: Style, shown: &Shown) -> io::Result<()> {
     if shown.settings().next().is_none() {
         let groups: Vec<_> = shown.groups.iter().map(|group| group.name()).collect();
-        return writeln!(out, "{} has no settings of: {}", shown.nic.name(), groups.join(", "));
+        return writeln!(
+            out,
+            "{} has no settings of: {}",
+            shown.survey.link.name,
+            groups.join(", ")
+        );
     }
-    table(shown.settings()).write(out, style)?;
+    if shown.settings().all(|(_, setting)| is_plain(setting)) {
+        plain_table(shown.settings()).write(out, style)?;
+    } else {
+        table(shown.settings()).write(out, style)?;
+    }
     write_notes(out, style, shown)
 }
 
@@ -126,15 +145,32 @@ fn table<'a>(settings: impl Iterator<Item = (&'a Key, &'a Setting)>) -> Table<6>
     let number = |number: Option<u64>| number.map_or_else(|| "-".to_owned(), |n| n.to_string());
     for (key, setting) in settings {
         table.push([
-            key.to_string(),
-            setting.value.to_string(),
+            cell(&key.to_string(), MAX_NAME),
+            value(setting),
             number(setting.min),
             number(setting.max),
-            setting.default.as_ref().map_or_else(|| "-".to_owned(), Value::to_string),
+            cell(
+                &setting.default.as_ref().map_or_else(|| "-".to_owned(), Value::to_string),
+                MAX_VALUE,
+            ),
             remark(setting),
         ]);
     }
     table
+}
+
+/// The settings of which nothing is known besides their values.
+fn plain_table<'a>(settings: impl Iterator<Item = (&'a Key, &'a Setting)>) -> Table<3> {
+    let mut table =
+        Table::new([("SETTING", Align::Left), ("CURRENT", Align::Left), ("", Align::Left)]);
+    for (key, setting) in settings {
+        table.push([cell(&key.to_string(), MAX_NAME), value(setting), remark(setting)]);
+    }
+    table
+}
+
+fn value(setting: &Setting) -> String {
+    cell(&setting.value.to_string(), MAX_VALUE)
 }
 
 /// Who decides about a setting if not the user, or else what there is to know about it.
@@ -142,15 +178,15 @@ fn remark(setting: &Setting) -> String {
     match (&setting.access, &setting.note) {
         (Access::Fixed { by }, _) => format!("fixed: {by}"),
         (Access::ReadOnly, _) => "read-only".to_owned(),
-        (Access::ReadWrite, Some(note)) => note.clone(),
+        (Access::ReadWrite, Some(note)) => cell(note, MAX_REMARK),
         (Access::ReadWrite, None) => String::new(),
     }
 }
 
 fn item(key: &Key, setting: &Setting) -> String {
     match &setting.access {
-        Access::ReadWrite => format!("{} {}", key.name, setting.value),
-        _ => format!("{} {} ({})", key.name, setting.value, remark(setting)),
+        Access::ReadWrite => cell(&format!("{} {}", key.name, setting.value), MAX_ITEM),
+        _ => cell(&format!("{} {} ({})", key.name, setting.value, remark(setting)), MAX_ITEM),
     }
 }
 
@@ -182,7 +218,7 @@ fn write_features(out: &mut dyn Write, style: Style, shown: &Shown) -> io::Resul
 }
 
 fn write_copybreak(out: &mut dyn Write, style: Style, shown: &Shown) -> io::Result<()> {
-    let driver = shown.nic.driver_name().unwrap_or_default();
+    let driver = shown.driver();
     let setting = |name| shown.survey.settings.get(&Key::new(Group::Copybreak, name));
     let facts = copybreak::facts(driver);
     let note = facts.map(|facts| facts.note).filter(|note| !note.is_empty());
@@ -193,6 +229,7 @@ fn write_copybreak(out: &mut dyn Write, style: Style, shown: &Shown) -> io::Resu
             _ => format!("rx {}, fixed", rx.value),
         },
         (State::None, _) => "none".to_owned(),
+        _ if driver.is_empty() => "none".to_owned(),
         _ => format!("not tunable, and what {driver} copies is not known"),
     };
     if let Some(note) = note {
@@ -217,6 +254,16 @@ fn limits(setting: &Setting) -> String {
     }
     parts.extend(setting.default.as_ref().map(|default| format!("default {default}")));
     if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
+}
+
+fn write_rules(out: &mut dyn Write, style: Style, shown: &Shown) -> io::Result<()> {
+    match shown.survey.rules.len() {
+        0 => Ok(()),
+        count => {
+            let text = format!("{count}; --json lists them");
+            paragraph::write_text(out, style, ("flow rules", MARGIN), &text)
+        }
+    }
 }
 
 fn write_page_pools(out: &mut dyn Write, style: Style, shown: &Shown) -> io::Result<()> {

@@ -52,6 +52,11 @@ impl Feature {
             _ => FeatureState::AsWanted,
         }
     }
+
+    /// Whether it can not be changed; `ethtool -k` shows it as `[fixed]`.
+    pub const fn is_fixed(self) -> bool {
+        !self.changeable || self.never_changes
+    }
 }
 
 /// Features by the kernel's name for them: `rx-gro`, `tx-tcp-segmentation`, ...
@@ -96,7 +101,7 @@ impl Ethtool {
     }
 }
 
-fn decode(attributes: Attributes<'_>) -> Result<Features> {
+pub(crate) fn decode(attributes: Attributes<'_>) -> Result<Features> {
     let mut sets = BTreeMap::new();
     for attribute in attributes {
         let attribute = attribute?;
@@ -120,7 +125,7 @@ fn decode(attributes: Attributes<'_>) -> Result<Features> {
     Ok(all.iter().map(feature).collect())
 }
 
-fn decode_changes(attributes: Attributes<'_>) -> Result<FeatureChanges> {
+pub(crate) fn decode_changes(attributes: Attributes<'_>) -> Result<FeatureChanges> {
     let mut changes = FeatureChanges::default();
     for attribute in attributes {
         let attribute = attribute?;

@@ -148,7 +148,7 @@ fn encode<P: Parameter>(request: Request, parameter: P, value: u32) -> Result<Re
     }
 }
 
-fn decode<P: Parameter>(attributes: Attributes<'_>) -> Result<Readings<P>> {
+pub(crate) fn decode<P: Parameter>(attributes: Attributes<'_>) -> Result<Readings<P>> {
     let mut readings = Readings::new();
     let mut limits = BTreeMap::new();
     for attribute in attributes {

@@ -40,7 +40,7 @@ impl Ethtool {
     }
 }
 
-fn decode(attributes: Attributes<'_>) -> Result<PrivateFlags> {
+pub(crate) fn decode(attributes: Attributes<'_>) -> Result<PrivateFlags> {
     for attribute in attributes {
         let attribute = attribute?;
         if attribute.kind == FLAGS {

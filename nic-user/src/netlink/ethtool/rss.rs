@@ -36,7 +36,7 @@ impl Ethtool {
 }
 
 /// `None` for the default table, which has no id.
-fn decode(attributes: Attributes<'_>) -> Result<Option<RssContext>> {
+pub(crate) fn decode(attributes: Attributes<'_>) -> Result<Option<RssContext>> {
     let mut context = RssContext::default();
     for attribute in attributes {
         let attribute = attribute?;

@@ -222,7 +222,7 @@ impl EthtoolIoctl {
     }
 }
 
-fn decode(reply: &[u32]) -> Result<Rss> {
+pub(crate) fn decode(reply: &[u32]) -> Result<Rss> {
     let malformed = || Error::malformed("table of queues");
     let (header, rest) = reply.split_first_chunk::<HEADER_WORDS>().ok_or_else(malformed)?;
     let [_, _, table_len, key_len, function, _] = *header;

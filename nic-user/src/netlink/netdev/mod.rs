@@ -76,7 +76,7 @@ impl Netdev {
     }
 }
 
-fn decode_xdp_features(attributes: Attributes<'_>) -> Result<XdpFeatures> {
+pub(crate) fn decode_xdp_features(attributes: Attributes<'_>) -> Result<XdpFeatures> {
     for attribute in attributes {
         let attribute = attribute?;
         if attribute.kind == NETDEV_A_DEV_XDP_FEATURES {

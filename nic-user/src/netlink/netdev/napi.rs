@@ -107,7 +107,7 @@ impl Netdev {
     }
 }
 
-fn decode(attributes: Attributes<'_>) -> Result<Option<Napi>> {
+pub(crate) fn decode(attributes: Attributes<'_>) -> Result<Option<Napi>> {
     let mut napi = Napi::default();
     for attribute in attributes {
         let attribute = attribute?;

@@ -77,7 +77,7 @@ impl Netdev {
 }
 
 /// A pool and the device that owns it.
-fn decode(attributes: Attributes<'_>) -> Result<Option<(u32, PagePool)>> {
+pub(crate) fn decode(attributes: Attributes<'_>) -> Result<Option<(u32, PagePool)>> {
     let mut owner = None;
     let mut pool = PagePool::default();
     for attribute in attributes {
@@ -96,7 +96,9 @@ fn decode(attributes: Attributes<'_>) -> Result<Option<(u32, PagePool)>> {
 }
 
 /// A pool's id and counters.
-fn decode_stats(attributes: Attributes<'_>) -> Result<Option<(u64, BTreeMap<&'static str, u64>)>> {
+pub(crate) fn decode_stats(
+    attributes: Attributes<'_>,
+) -> Result<Option<(u64, BTreeMap<&'static str, u64>)>> {
     let mut id = None;
     let mut counters = BTreeMap::new();
     for attribute in attributes {

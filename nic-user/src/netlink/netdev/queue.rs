@@ -117,7 +117,7 @@ impl Netdev {
     }
 }
 
-fn decode_queue(attributes: Attributes<'_>) -> Result<Option<(QueueId, Queue)>> {
+pub(crate) fn decode_queue(attributes: Attributes<'_>) -> Result<Option<(QueueId, Queue)>> {
     let mut queue = Queue::default();
     let mut number = None;
     let mut direction = None;
@@ -135,7 +135,9 @@ fn decode_queue(attributes: Attributes<'_>) -> Result<Option<(QueueId, Queue)>> 
     Ok(id.map(|id| (id, queue)))
 }
 
-fn decode_counters(attributes: Attributes<'_>) -> Result<Option<(QueueId, QueueCounters)>> {
+pub(crate) fn decode_counters(
+    attributes: Attributes<'_>,
+) -> Result<Option<(QueueId, QueueCounters)>> {
     let mut counters = QueueCounters::new();
     let mut number = None;
     let mut direction = None;

@@ -23,8 +23,8 @@ use crate::netlink::ethtool::channels::Channel;
 use crate::netlink::ethtool::coalesce::Coalesce;
 use crate::netlink::ethtool::pause::Pause;
 use crate::netlink::ethtool::rings::Ring;
-use crate::netlink::ethtool_ioctl::EthtoolIoctl;
 use crate::netlink::ethtool_ioctl::rules::Rule;
+use crate::netlink::ethtool_ioctl::{DriverInfo, EthtoolIoctl};
 use crate::netlink::link::{LinkInfo, Links};
 use crate::netlink::netdev::Netdev;
 use crate::netlink::netdev::napi::Napi;
@@ -55,6 +55,10 @@ type Named = Vec<(String, Setting)>;
 /// An interface as it is: its settings, and how its queues reach CPUs.
 #[derive(Clone, Debug, Default)]
 pub struct Survey {
+    /// What rtnetlink says.
+    pub link: LinkInfo,
+    /// What the driver says of itself; `None` if it does not say.
+    pub driver: Option<DriverInfo>,
     /// Every setting that it has.
     pub settings: Settings,
     /// Its queues in use, with what serves each.
@@ -75,21 +79,30 @@ pub struct Survey {
 ///
 /// If the interface is gone. What the kernel does not tell of one that is there is left out.
 pub fn read(nic: &Nic) -> Result<Settings> {
-    survey(nic).map(|survey| survey.settings)
+    let link = current_link(&nic.link)?;
+    Reader::new(link, nic.driver.clone(), None).read().map(|survey| survey.settings)
 }
 
 /// The settings of one group that `nic` has now: see [`read`].
 pub fn read_group(nic: &Nic, group: Group) -> Result<Settings> {
-    let mut reader = Reader { nic, only: Some(group), survey: Survey::default() };
-    reader.settings()?;
-    Ok(reader.survey.settings)
+    let link = current_link(&nic.link)?;
+    Reader::new(link, nic.driver.clone(), Some(group)).read().map(|survey| survey.settings)
 }
 
-/// Everything about `nic` as it is now: see [`read`].
-pub fn survey(nic: &Nic) -> Result<Survey> {
-    let mut reader = Reader { nic, only: None, survey: Survey::default() };
-    reader.settings()?;
-    Ok(reader.survey)
+/// Everything about the interface that `link` was just read of: see [`read`].
+pub fn survey(link: LinkInfo) -> Result<Survey> {
+    // Without a driver, much is missing, but not everything.
+    let driver = EthtoolIoctl::open().and_then(|ioctl| ioctl.driver(&link.name)).ok();
+    Reader::new(link, driver, None).read()
+}
+
+/// The link as it is now.
+fn current_link(link: &LinkInfo) -> Result<LinkInfo> {
+    let current = Links::open().and_then(|mut links| links.by_index(link.ifindex));
+    current.map_err(|error| match error.errno {
+        libc::ENODEV => Error::not_found(format!("{} is gone", link.name)),
+        _ => error.while_doing(format_args!("read {}", link.name)),
+    })
 }
 
 /// Changes settings of one group, and no others. Returns what the kernel remarked although it
@@ -122,18 +135,20 @@ pub fn write(
     }
 }
 
-struct Reader<'a> {
-    nic: &'a Nic,
+struct Reader {
     /// The only group to read; without, everything is.
     only: Option<Group>,
     survey: Survey,
 }
 
-impl Reader<'_> {
-    fn settings(&mut self) -> Result<()> {
-        if self.wants(&[Group::Link]) {
-            self.link()?;
-        }
+impl Reader {
+    fn new(link: LinkInfo, driver: Option<DriverInfo>, only: Option<Group>) -> Self {
+        Self { only, survey: Survey { link, driver, ..Survey::default() } }
+    }
+
+    fn read(mut self) -> Result<Survey> {
+        let link = link::read(&self.survey.link);
+        self.add(Group::Link, || Ok(link))?;
         if self.wants(&BY_ETHTOOL) {
             self.ethtool()?;
         }
@@ -141,21 +156,16 @@ impl Reader<'_> {
             let napis = self.netdev()?;
             self.sysfs(&napis.0, &napis.1)?;
         }
-        Ok(())
+        Ok(self.survey)
     }
 
     fn wants(&self, groups: &[Group]) -> bool {
         self.only.is_none_or(|only| groups.contains(&only))
     }
 
-    fn link(&mut self) -> Result<()> {
-        let link = self.current_link()?;
-        self.add(Group::Link, || Ok(link::read(&link)))
-    }
-
     /// Before Linux 5.6, there is only the ioctl.
     fn ethtool(&mut self) -> Result<()> {
-        let (name, ifindex) = (self.nic.name(), self.nic.ifindex());
+        let LinkInfo { name, ifindex, .. } = self.survey.link.clone();
         let mut netlink = match Ethtool::open() {
             Ok(netlink) => Some(netlink),
             Err(error) => self.note("ethtool", &error).map(|()| None)?,
@@ -172,11 +182,11 @@ impl Reader<'_> {
             Ok(ioctl) => ioctl,
             Err(error) => return self.note("ethtool", &error),
         };
-        let driver = self.nic.driver_name();
-        self.add(Group::Copybreak, || copybreak::read(&ioctl, name, driver))?;
-        self.add(Group::Rss, || rss::read(&ioctl, netlink.as_mut(), name, ifindex))?;
+        let driver = self.survey.driver.as_ref().map(|driver| driver.driver.clone());
+        self.add(Group::Copybreak, || copybreak::read(&ioctl, &name, driver.as_deref()))?;
+        self.add(Group::Rss, || rss::read(&ioctl, netlink.as_mut(), &name, ifindex))?;
         if self.only.is_none() {
-            self.survey.rules = self.supported("flow rules", ioctl.rules(name))?;
+            self.survey.rules = self.supported("flow rules", ioctl.rules(&name))?;
         }
         Ok(())
     }
@@ -186,7 +196,7 @@ impl Reader<'_> {
         let Ok(mut netdev) = Netdev::open() else {
             return Ok(Default::default());
         };
-        let ifindex = self.nic.ifindex();
+        let ifindex = self.survey.link.ifindex;
         let napis = self.supported("NAPIs", netdev.napis(ifindex))?;
         if self.only.is_some() {
             return Ok((Queues::new(), napis));
@@ -196,7 +206,7 @@ impl Reader<'_> {
     }
 
     fn sysfs(&mut self, queues: &Queues, napis: &[Napi]) -> Result<()> {
-        let sysfs = match Sysfs::of(&self.nic.link) {
+        let sysfs = match Sysfs::of(&self.survey.link) {
             Ok(sysfs) => sysfs,
             Err(error) => return self.note("sysfs", &error.into()),
         };
@@ -208,7 +218,7 @@ impl Reader<'_> {
             let interrupts = interrupts::read(&devices, napis.iter().filter_map(|napi| napi.irq));
             self.add(Group::Irq, || Ok(irq::read(&interrupts)))?;
             self.survey.node = interrupts::node(&devices);
-            let name = self.nic.name();
+            let name = &self.survey.link.name;
             self.survey.queues = topology::paths(name, &sysfs, queues, napis, &interrupts);
         }
         Ok(())
@@ -236,18 +246,10 @@ impl Reader<'_> {
     fn note(&mut self, what: &str, error: &netlink::Error) -> Result<()> {
         // The driver of a device in reset answers so, too.
         if error.errno == libc::ENODEV {
-            self.current_link()?;
+            current_link(&self.survey.link)?;
         }
         self.survey.notes.push(format!("{what}: {error}"));
         Ok(())
-    }
-
-    fn current_link(&self) -> Result<LinkInfo> {
-        let link = Links::open().and_then(|mut links| links.by_index(self.nic.ifindex()));
-        link.map_err(|error| match error.errno {
-            libc::ENODEV => Error::not_found(format!("{} is gone", self.nic.name())),
-            _ => error.while_doing(format_args!("read {}", self.nic.name())),
-        })
     }
 }
 
@@ -302,7 +304,7 @@ mod tests {
         let mut nic = Nic::default();
         nic.link.ifindex = u32::MAX / 2;
         nic.link.name = "nic-none".to_owned();
-        assert_eq!(survey(&nic).unwrap_err().kind(), Kind::NotFound);
+        assert_eq!(read(&nic).unwrap_err().kind(), Kind::NotFound);
     }
 
     #[test]

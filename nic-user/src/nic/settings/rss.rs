@@ -16,6 +16,8 @@ const KEY: &str = "key";
 const FUNCTION: &str = "function";
 /// Prefix of the fields that are hashed of a type of flow: `hash-tcp4`.
 const HASH: &str = "hash-";
+/// The fields of a flow that is not hashed.
+const NO_FIELDS: &str = "none";
 
 pub(super) fn read(
     ioctl: &EthtoolIoctl,
@@ -29,7 +31,7 @@ pub(super) fn read(
     let mut named = of_device(&rss, queues);
     for flow in HashedFlow::ALL {
         if let Some(fields) = ioctl.hash_fields(interface, flow)? {
-            named.push((format!("{HASH}{}", flow.name()), Setting::new(fields.letters())));
+            named.push((format!("{HASH}{}", flow.name()), Setting::new(fields_text(fields))));
         }
     }
     if let Some(ethtool) = ethtool {
@@ -39,6 +41,17 @@ pub(super) fn read(
         }));
     }
     Ok(named)
+}
+
+fn fields_text(fields: HashFields) -> String {
+    match fields.letters() {
+        letters if letters.is_empty() => NO_FIELDS.to_owned(),
+        letters => letters,
+    }
+}
+
+fn parse_fields(text: &str) -> Option<HashFields> {
+    HashFields::from_letters(if text == NO_FIELDS { "" } else { text })
 }
 
 fn of_device(rss: &Rss, queues: Option<u64>) -> Named {
@@ -137,8 +150,9 @@ fn write_fields(
 ) -> netlink::Result<()> {
     let is_named = |flow: &HashedFlow| name.strip_prefix(HASH) == Some(flow.name());
     let flow = HashedFlow::ALL.into_iter().find(is_named).ok_or_else(|| unknown(name))?;
-    let fields = HashFields::from_letters(&value.to_string());
-    let fields = fields.ok_or_else(|| wrong_type(name, value, "letters of m, v, t, s, d, f, n"))?;
+    let fields = parse_fields(&value.to_string());
+    let fields =
+        fields.ok_or_else(|| wrong_type(name, value, "none, or letters of m, v, t, s, d, f, n"))?;
     ioctl.set_hash_fields(interface, flow, fields).map_err(|error| error.at(name))
 }
 
@@ -215,6 +229,14 @@ mod tests {
         }
         let largest = parse_table("weight 4294967295 4294967295", 128);
         assert_eq!(largest, parse_table("weight 1 1", 128));
+    }
+
+    #[test]
+    fn fields_are_read_as_they_are_written() {
+        for text in ["sdfn", "sd", "none"] {
+            assert_eq!(parse_fields(text).map(fields_text).as_deref(), Some(text));
+        }
+        assert_eq!(parse_fields("sx"), None);
     }
 
     #[test]

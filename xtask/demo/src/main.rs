@@ -1,7 +1,8 @@
 //! nicctl at work: two hosts joined by a cable, traffic of several kinds between them, and what
 //! nicctl says about it. Everything is made for the demo and removed at its end.
 //!
-//! Run it with `cargo xtask demo`; it needs root.
+//! Run it with `cargo xtask demo`; it needs root. A package of its own and no example of nic-user:
+//! those are built with all that the tests need, which takes longer than nicctl itself.
 
 use std::{
     env,
@@ -111,11 +112,9 @@ fn step(title: &str) {
 struct Nicctl(PathBuf);
 
 impl Nicctl {
-    /// The one built beside this example.
+    /// The one built beside this program.
     fn find() -> anyhow::Result<Self> {
-        let this = env::current_exe()?;
-        let built = this.ancestors().nth(2).context("no directory above the example's")?;
-        Ok(Self(built.join("nicctl")))
+        Ok(Self(env::current_exe()?.with_file_name("nicctl")))
     }
 
     fn show(&self, arguments: &[&str]) -> anyhow::Result<()> {

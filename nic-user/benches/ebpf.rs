@@ -1,0 +1,208 @@
+//! What the kernel programs cost, in ns per packet over an empty program, by `BPF_PROG_TEST_RUN`.
+//!
+//! A test run that repeats an XDP program does not reset the frame in between: each run would push
+//! another 16 bytes of metadata in front of it, and from the limit on none at all. So there are two
+//! figures. "No room" is the program as it is, which counts the frame as one without metadata.
+//! "Metadata" runs behind a program that takes the metadata of the run before off again, and goes
+//! on by tail call:
+//!
+//! ```text
+//! measured     pop        tail call  nic_rx (pushes once)
+//! one push     pop        tail call  push
+//! two pushes   pop, pop   tail call  push, push
+//! ```
+//!
+//! "Two pushes" less "one push" is a pop and a push, two calls of one helper. So "measured" less
+//! "one push" plus half of that is what `nic_rx` takes with its metadata, over an empty program.
+
+mod measure;
+mod raw_bpf;
+
+use std::{
+    error::Error,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    thread,
+};
+
+use measure::{Floors, Spread};
+use nic_common::metadata::Metadata;
+use nic_user::{
+    lab::{
+        frames::{Ends, gre, hop_by_hop, vlan},
+        traffic::IpVersion::{V4, V6},
+    },
+    offload::{Build, Programs},
+    report::{
+        style::Style,
+        table::{Align, Table},
+    },
+};
+use nix::{
+    sched::{CpuSet, sched_setaffinity},
+    unistd::Pid,
+};
+use raw_bpf::Kind;
+
+/// Rounds of one measurement, an odd number.
+const ROUNDS: usize = 15;
+/// Runs of a program in one round. So many that it does not matter that the kernel patches its XDP
+/// dispatcher before and after them; so few that what else the machine does within a round mostly
+/// touches all that is compared.
+const REPEAT: u32 = 1_000_000;
+
+/// The most ns that any program may take.
+const FLOOR: f64 = 15.0;
+
+const XDP_PASS: i32 = 2;
+const TC_ACT_UNSPEC: i32 = -1;
+const META: i32 = Metadata::SIZE as i32;
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+fn main() -> Result<()> {
+    // `cargo test --benches` only wants to know that it starts.
+    if !std::env::args().any(|argument| argument == "--bench") {
+        return Ok(());
+    }
+    measure::warn_if_busy();
+    pin_to_one_cpu();
+    let mut floors = Floors::default();
+    println!("ns per packet over an empty program: median of {ROUNDS} (min-max)\n");
+    xdp(&mut floors)?;
+    println!();
+    tc(&mut floors)?;
+    Ok(floors.result()?)
+}
+
+/// Keeps this thread on the last processor: the first usually serves interrupts.
+fn pin_to_one_cpu() {
+    let last = thread::available_parallelism().map_or(1, |cpus| cpus.get()) - 1;
+    let mut cpus = CpuSet::new();
+    let pinned = cpus.set(last).and_then(|()| sched_setaffinity(Pid::from_raw(0), &cpus));
+    if let Err(error) = pinned {
+        println!("not pinned to one CPU: {error}");
+    }
+}
+
+/// A frame to measure with.
+struct Sample {
+    title: &'static str,
+    frame: Vec<u8>,
+    /// Whether it takes the fast path, for which there is a floor.
+    fast: bool,
+}
+
+fn samples() -> Vec<Sample> {
+    let ends = Ends::default();
+    let payload = [0xa5; 512];
+    let udp6 = ends.ipv6(hop_by_hop(ends.udp(V6, &payload)));
+    let tunnel = ends.ipv4(gre(ends.ipv4(ends.tcp(V4, &payload))));
+    [
+        ("UDP, 64 bytes", ends.ipv4(ends.udp(V4, &payload[..22])), true),
+        ("TCPv4", ends.ipv4(ends.tcp(V4, &payload)), true),
+        ("TCPv6", ends.ipv6(ends.tcp(V6, &payload)), true),
+        ("VLAN, IPv6, HBH, UDP", vlan(5, udp6), true),
+        ("GRE, IPv4, TCP", tunnel, false),
+    ]
+    .map(|(title, payload, fast)| Sample { title, frame: ends.ethernet(payload), fast })
+    .into()
+}
+
+fn xdp(floors: &mut Floors) -> Result<()> {
+    let columns = [
+        ("XDP", Align::Left),
+        ("BUILD", Align::Left),
+        ("METADATA", Align::Right),
+        ("NO ROOM", Align::Right),
+    ];
+    let mut table = Table::new(columns);
+    let mut programs = Programs::new()?;
+    for (build, kind) in [(Build::SingleBuffer, Kind::Xdp), (Build::Frags, Kind::XdpFrags)] {
+        let bench = XdpBench::new(programs.xdp(build)?, kind)?;
+        for sample in samples() {
+            let (with, without) = bench.measure(&sample)?;
+            table.push([sample.title.into(), build.name().into(), with.text(), without.text()]);
+            if sample.fast {
+                let what = format!("{} of {}", build.program(), sample.title);
+                floors.check(&what, with.median.max(without.median), FLOOR, "ns");
+            }
+        }
+    }
+    Ok(table.write(&mut std::io::stdout(), Style::Plain)?)
+}
+
+/// One build of the XDP program, with all that it is compared with.
+struct XdpBench<'p> {
+    program: BorrowedFd<'p>,
+    empty: OwnedFd,
+    behind_pop: Chain,
+    one_push: Chain,
+    two_pushes: Chain,
+}
+
+impl<'p> XdpBench<'p> {
+    fn new(program: BorrowedFd<'p>, kind: Kind) -> Result<Self> {
+        let pushing = |times| raw_bpf::load(kind, &raw_bpf::adjust_meta(-META, times, XDP_PASS));
+        Ok(Self {
+            program,
+            empty: raw_bpf::load(kind, &raw_bpf::nothing(XDP_PASS))?,
+            behind_pop: Chain::new(kind, 1, program)?,
+            one_push: Chain::new(kind, 1, pushing(1)?.as_fd())?,
+            two_pushes: Chain::new(kind, 2, pushing(2)?.as_fd())?,
+        })
+    }
+
+    /// ns with metadata, and ns where there is no room for it.
+    fn measure(&self, sample: &Sample) -> Result<(Spread, Spread)> {
+        let time = |program| raw_bpf::time(program, &sample.frame, REPEAT);
+        let (mut with, mut without) = (Vec::new(), Vec::new());
+        for _ in 0..ROUNDS {
+            let empty = time(self.empty.as_fd())?;
+            without.push(time(self.program)? - empty);
+            let one_push = time(self.one_push.first())?;
+            let measured = time(self.behind_pop.first())?;
+            let two_pushes = time(self.two_pushes.first())?;
+            with.push(measured - one_push + (two_pushes - one_push) / 2.0);
+        }
+        Ok((Spread::of(with), Spread::of(without)))
+    }
+}
+
+/// A program that takes metadata off and goes on with another by tail call.
+struct Chain {
+    first: OwnedFd,
+    /// The kernel empties a program array that nobody has open.
+    _array: OwnedFd,
+}
+
+impl Chain {
+    fn new(kind: Kind, pops: usize, next: BorrowedFd<'_>) -> Result<Self> {
+        let array = raw_bpf::array_of(next)?;
+        let first = raw_bpf::load(kind, &raw_bpf::adjust_meta_then(META, pops, array.as_fd()))?;
+        Ok(Self { first, _array: array })
+    }
+
+    fn first(&self) -> BorrowedFd<'_> {
+        self.first.as_fd()
+    }
+}
+
+fn tc(floors: &mut Floors) -> Result<()> {
+    let mut table = Table::new([("TC", Align::Left), ("", Align::Left), ("NS", Align::Right)]);
+    let (mut ingress, mut egress) = (Programs::new()?, Programs::new()?);
+    let programs = [("nic_ingress", ingress.ingress()?), ("nic_egress", egress.egress()?)];
+    let empty = raw_bpf::load(Kind::Classifier, &raw_bpf::nothing(TC_ACT_UNSPEC))?;
+    for sample in samples().iter().filter(|sample| sample.fast) {
+        for (name, program) in &programs {
+            let mut over_empty = Vec::new();
+            for _ in 0..ROUNDS {
+                let empty = raw_bpf::time(empty.as_fd(), &sample.frame, REPEAT)?;
+                over_empty.push(raw_bpf::time(*program, &sample.frame, REPEAT)? - empty);
+            }
+            let spread = Spread::of(over_empty);
+            table.push([sample.title.into(), (*name).into(), spread.text()]);
+            floors.check(&format!("{name} of {}", sample.title), spread.median, FLOOR, "ns");
+        }
+    }
+    Ok(table.write(&mut std::io::stdout(), Style::Plain)?)
+}

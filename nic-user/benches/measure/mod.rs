@@ -1,0 +1,58 @@
+//! What both benchmarks share: medians, floors, and whether the machine is fit to measure on.
+
+use std::{fs, thread};
+
+/// The middle of several measurements, and how far they lie apart.
+#[derive(Clone, Copy)]
+pub struct Spread {
+    pub median: f64,
+    pub min: f64,
+    pub max: f64,
+}
+
+impl Spread {
+    pub fn of(mut values: Vec<f64>) -> Self {
+        values.sort_by(f64::total_cmp);
+        let at = |index: usize| values.get(index).copied().unwrap_or(f64::NAN);
+        Self { median: at(values.len() / 2), min: at(0), max: at(values.len().saturating_sub(1)) }
+    }
+
+    /// `12.3 (11.9-13.0)`
+    pub fn text(self) -> String {
+        format!("{:.1} ({:.1}-{:.1})", self.median, self.min, self.max)
+    }
+}
+
+/// Says so if other programs use the processors: figures are then too high.
+pub fn warn_if_busy() {
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load: f64 = load.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or_default();
+    let cpus = thread::available_parallelism().map_or(1, |cpus| cpus.get());
+    if load > 0.5 * cpus as f64 {
+        println!("this machine is busy (load {load} on {cpus} CPUs): figures are too high");
+    }
+}
+
+/// What must hold, and what did not.
+#[derive(Default)]
+pub struct Floors {
+    missed: Vec<String>,
+}
+
+impl Floors {
+    /// `value` of `what` must not be above `limit`.
+    pub fn check(&mut self, what: &str, value: f64, limit: f64, unit: &str) {
+        if value > limit || value.is_nan() {
+            self.missed.push(format!("{what}: {value:.1} {unit}, allowed {limit} {unit}"));
+        }
+    }
+
+    /// Prints what was missed; an error if anything was.
+    pub fn result(self) -> Result<(), String> {
+        if self.missed.is_empty() {
+            println!("\nevery limit is kept");
+            return Ok(());
+        }
+        Err(format!("missed:\n  {}", self.missed.join("\n  ")))
+    }
+}

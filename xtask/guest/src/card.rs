@@ -1,0 +1,248 @@
+//! nicctl on two cards joined by a cable: what it counts is what the kernel counts, and its end
+//! leaves no trace.
+
+use std::{
+    fs, mem,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use nic_user::{
+    error::{Error, Result},
+    lab::{
+        Host, Lab,
+        frames::Ends,
+        traffic::{self, IpVersion},
+    },
+    nic::{InterfaceName, Nic, drivers::KernelVersion},
+};
+use serde_json::Value;
+
+use crate::{Guest, Outcome, nicctl};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const UPGRADES: usize = 3;
+
+/// The two cards of a driver.
+pub fn pair(driver: &str) -> Result<[u32; 2]> {
+    let cards: Vec<u32> = Nic::all()?
+        .into_iter()
+        .filter(|nic| nic.driver_name() == Some(driver))
+        .map(|nic| nic.ifindex())
+        .collect();
+    let count = cards.len();
+    cards.try_into().map_err(|_| Error::failed(format!("{count} cards of {driver}, not 2")))
+}
+
+pub fn native_counts_are_the_kernels(guest: &Guest) -> Outcome {
+    if runs_natively(&guest.driver) {
+        attach_count_detach(&guest.lab, "native");
+    } else {
+        refuses_native(&guest.lab);
+    }
+    Outcome::Passed
+}
+
+pub fn generic_counts_are_the_kernels(guest: &Guest) -> Outcome {
+    attach_count_detach(&guest.lab, "generic");
+    Outcome::Passed
+}
+
+/// Which drivers run XDP themselves, by the kernel's history.
+fn runs_natively(driver: &str) -> bool {
+    match driver {
+        "veth" | "virtio_net" | "igb" => true,
+        "vmxnet3" => kernel() >= KernelVersion(6, 6),
+        "e1000e" => false,
+        _ => panic!("what {driver} can is not known"),
+    }
+}
+
+fn kernel() -> KernelVersion {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("a release");
+    release.parse().expect("a version")
+}
+
+fn refuses_native(lab: &Lab) {
+    let a = lab.a();
+    let output =
+        nicctl::run(&["attach", a.interface(), "--netns", a.netns_name(), "--mode", "native"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("does not run XDP natively"), "{said}");
+    assert!(said.contains("--mode generic"), "{said}");
+    assert!(nicctl::attached().is_empty());
+}
+
+fn attach_count_detach(lab: &Lab, mode: &str) {
+    let a = lab.a();
+    let before = card(a);
+    let counted = Counted::attach(a, mode);
+    let attached = nicctl::attached();
+    let [entry] = &attached[..] else { panic!("not one attachment: {attached:?}") };
+    assert_eq!((entry["name"].as_str(), entry["mode"].as_str()), (Some("nic-a"), Some(mode)));
+    let tcx = kernel() >= KernelVersion(6, 6);
+    assert_eq!(entry["tc"], if tcx { "tcx" } else { "clsact" });
+
+    lab.b().wait_until_running().unwrap();
+    counted.agrees_after(send_every_kind(lab));
+    nicctl::json("detach", a.interface(), a, &[]);
+    assert_same(card(a), before);
+    wait_until_unloaded();
+    assert!(nicctl::attached().is_empty());
+    assert!(!fs::exists("/sys/fs/bpf/nicctl").unwrap(), "pins are left");
+    // The card works as before.
+    assert_eq!(traffic::udp(lab.b(), a, IpVersion::V4, 4, 100, 64).unwrap(), 100);
+}
+
+/// Sends to the first host, and lets it answer; returns how many frames it must get at least.
+fn send_every_kind(lab: &Lab) -> u64 {
+    let (a, b) = (lab.a(), lab.b());
+    let samples = Ends::between(b, a).samples();
+    let frames: Vec<_> = samples.iter().map(|sample| &sample.frame).cycle().take(1000).collect();
+    let mut sent = traffic::send_frames(b, &frames).unwrap();
+    for ip in IpVersion::ALL {
+        sent += traffic::udp(b, a, ip, 4, 200, 64).unwrap();
+        assert_eq!(traffic::tcp(b, a, ip, 4, 100_000).unwrap(), 400_000);
+        assert_eq!(traffic::tcp(a, b, ip, 4, 100_000).unwrap(), 400_000);
+    }
+    sent
+}
+
+pub fn upgrade_under_traffic_loses_nothing(guest: &Guest) -> Outcome {
+    let (a, b) = (guest.lab.a(), guest.lab.b());
+    let counted = Counted::attach(a, "auto");
+    b.wait_until_running().unwrap();
+    let done = AtomicBool::new(false);
+    let frames: Vec<_> =
+        Ends::between(b, a).samples().into_iter().map(|sample| sample.frame).collect();
+    let sent = thread::scope(|scope| {
+        let sender = scope.spawn(|| {
+            let mut sent = 0;
+            while !done.load(Ordering::Relaxed) {
+                sent += traffic::send_frames(b, &frames).unwrap();
+            }
+            sent
+        });
+        let upgrades = (0..UPGRADES).map(|_| nicctl::json("attach", a.interface(), a, &[]));
+        let upgrades: Vec<Value> = upgrades.collect();
+        done.store(true, Ordering::Relaxed);
+        assert!(upgrades.iter().all(|upgrade| upgrade["interfaces"][0]["upgraded"] == true));
+        sender.join().unwrap()
+    });
+    counted.agrees_after(sent);
+    nicctl::json("detach", a.interface(), a, &[]);
+    Outcome::Passed
+}
+
+fn subtract(from: [u64; 2], what: [u64; 2]) -> [u64; 2] {
+    [0, 1].map(|side| from[side] - what[side])
+}
+
+/// A card as the kernel describes it. What attaching changes of it, detaching must give back.
+fn card(host: &Host) -> Nic {
+    let name = InterfaceName::new(host.interface()).unwrap();
+    let mut nic = host.run(|| Nic::by_name(&name)).unwrap().unwrap();
+    // The carrier may come back later.
+    nic.link.running = true;
+    nic
+}
+
+fn assert_same(mut after: Nic, mut before: Nic) {
+    let (after_features, before_features) =
+        (mem::take(&mut after.features), mem::take(&mut before.features));
+    assert_eq!(after, before);
+    for (name, state) in &before_features {
+        assert_eq!(after_features.get(name), Some(state), "{name}");
+    }
+}
+
+/// The kernel frees the programs of TC filters some time after the filters.
+fn wait_until_unloaded() {
+    let deadline = Instant::now() + PATIENCE;
+    let is_ours = |name: &str| name.starts_with("nic_");
+    while aya::programs::loaded_programs()
+        .flatten()
+        .any(|program| program.name_as_str().is_some_and(is_ours))
+    {
+        assert!(Instant::now() < deadline, "programs stay loaded");
+        thread::yield_now();
+    }
+}
+
+/// An attachment, and what the kernel had counted that it had not.
+struct Counted<'h> {
+    host: &'h Host,
+    mode: String,
+    before: [u64; 2],
+}
+
+impl<'h> Counted<'h> {
+    fn attach(host: &'h Host, mode: &str) -> Self {
+        let start = Instant::now();
+        let attached = nicctl::json("attach", host.interface(), host, &["--mode", mode]);
+        let seconds = start.elapsed().as_secs_f32();
+        let said = |what: &str| attached["interfaces"][0][what].as_str().unwrap_or_default();
+        let mode = said("mode").to_owned();
+        println!("attached in {seconds:.2} s, {mode} mode, {} build", said("build"));
+        host.wait_until_running().unwrap();
+        let mut counted = Self { host, mode, before: [0; 2] };
+        counted.before = counted.at_a_quiet_moment(|kernels, nicctls| subtract(kernels, nicctls));
+        counted
+    }
+
+    /// Waits until nicctl and the kernel have counted the same, `sent` frames or more.
+    fn agrees_after(&self, sent: u64) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let (kernels, nicctls) = self.at_a_quiet_moment(|kernels, nicctls| (kernels, nicctls));
+            let kernels = subtract(kernels, self.before);
+            if nicctls == kernels && nicctls[0] >= sent {
+                return;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "{sent} sent; received and sent by the kernel's count {kernels:?}, by nicctl's \
+                 {nicctls:?}"
+            );
+        }
+    }
+
+    /// Both counts at a moment when no packet came or went: hosts speak unasked now and then.
+    fn at_a_quiet_moment<T>(&self, both: impl Fn([u64; 2], [u64; 2]) -> T) -> T {
+        loop {
+            let kernels = Self::kernels(self.host);
+            let nicctls = self.nicctls();
+            if Self::kernels(self.host) == kernels {
+                return both(kernels, nicctls);
+            }
+        }
+    }
+
+    /// Packets received and sent by the kernel's count.
+    fn kernels(host: &Host) -> [u64; 2] {
+        let stats = host.stats().unwrap();
+        [stats.rx_packets, stats.tx_packets]
+    }
+
+    fn nicctls(&self) -> [u64; 2] {
+        let stats = nicctl::json("stats", self.host.interface(), self.host, &[]);
+        let total = &stats["interfaces"][0]["total"];
+        let number = |side: &str, what: &str| total[side][what].as_u64().expect("a number");
+        // Cards cut packets after TC egress, and GRO joins them before generic XDP; a veth hands
+        // on what it gets.
+        let is_veth = self.host.link().unwrap().kind.as_deref() == Some("veth");
+        let cut = |side: &str, segments: &str, packets: &str| {
+            if is_veth { 0 } else { number(side, segments) - number(side, packets) }
+        };
+        let mut rx = number("rx", "packets");
+        if self.mode == "generic" {
+            rx += cut("ingress", "gro_segments", "gro_packets");
+        }
+        let tx = number("tx", "packets")
+            + cut("tx", "gso_tcp_segments", "gso_tcp_packets")
+            + cut("tx", "gso_udp_segments", "gso_udp_packets");
+        [rx, tx]
+    }
+}

@@ -1,0 +1,173 @@
+//! `cargo xtask vm`: nicctl on other kernels and on the drivers of real network cards, in guests
+//! under QEMU's software emulation. Nothing of it needs KVM, root, or a network after the first
+//! time.
+
+mod guest;
+mod initramfs;
+mod kernel;
+mod modules;
+mod packages;
+mod qemu;
+mod unpack;
+
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    thread,
+    time::Instant,
+};
+
+use anyhow::{Result, bail};
+
+use self::{
+    guest::Programs,
+    kernel::Kernel,
+    qemu::{NICS, Nic, Qemu},
+};
+use crate::test::tally::{Output, Tally};
+
+/// Kernels that the tests always run on: Debian 12's, and the next one with long-term support.
+const KERNELS: [&str; 2] = ["6.1", "6.12"];
+const NEWER_KERNELS: [&str; 2] = ["6.18", "7.3"];
+
+/// Guests that run at once: emulation keeps a core busy, or two.
+const AT_ONCE: usize = 2;
+
+/// Run the tests that take other kernels and real network cards, in emulated guests
+#[derive(clap::Args)]
+pub struct Args {
+    /// Only this kernel, as in 6.12; again for more
+    #[arg(long, value_name = "VERSION")]
+    kernel: Vec<String>,
+
+    /// Only this driver; again for more
+    #[arg(long, value_name = "DRIVER", value_parser = qemu::driver_names())]
+    nic: Vec<String>,
+
+    /// Only tests with this in their names
+    #[arg(default_value = "")]
+    test: String,
+
+    /// Show all that guests print
+    #[arg(long, short)]
+    verbose: bool,
+}
+
+/// One guest to run.
+struct Cell<'a> {
+    kernel: &'a Kernel,
+    nic: &'static Nic,
+    qemu: &'a Qemu,
+}
+
+/// Runs the subcommand.
+pub fn run(args: &Args) -> Result<()> {
+    let kernels = match &args.kernel[..] {
+        [] => KERNELS.iter().chain(&NEWER_KERNELS).map(ToString::to_string).collect(),
+        some => some.to_vec(),
+    };
+    let nics = NICS
+        .iter()
+        .filter(|nic| args.nic.is_empty() || args.nic.iter().any(|wanted| wanted == nic.driver));
+    let tally = matrix(&kernels, &nics.collect::<Vec<_>>(), &args.test, args.verbose)?;
+    println!("{tally}");
+    if tally.failed > 0 {
+        bail!("not everything passed");
+    }
+    Ok(())
+}
+
+/// The part that belongs to the tests.
+pub fn always() -> Result<Tally> {
+    let nics: Vec<_> = NICS.iter().filter(|nic| nic.always).collect();
+    matrix(&KERNELS.map(ToOwned::to_owned), &nics, "", false)
+}
+
+/// Every kernel with every card; what cannot be had is skipped.
+fn matrix(kernels: &[String], nics: &[&'static Nic], test: &str, verbose: bool) -> Result<Tally> {
+    if let Some(why) = guest::IMPOSSIBLE {
+        return Ok(skip("guests", why));
+    }
+    let mut total = Tally::default();
+    let emulators =
+        available(nics.iter().copied(), |nic| nic.driver.to_owned(), qemu::with, &mut total);
+    let kernels = available(kernels, |v| format!("kernel {v}"), |v| kernel::get(v), &mut total);
+    if emulators.is_empty() || kernels.is_empty() {
+        return Ok(total);
+    }
+    let programs = guest::build()?;
+    let cells: Vec<_> = emulators
+        .iter()
+        .flat_map(|(nic, qemu)| kernels.iter().map(move |(_, kernel)| Cell { kernel, nic, qemu }))
+        .collect();
+    let (queue, total) = (Mutex::new(cells.iter()), Mutex::new(total));
+    thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                while let Some(cell) = locked(&queue).next() {
+                    let (tally, report) = cell.run(&programs, test, verbose);
+                    let mut total = locked(&total);
+                    // Under the lock, so that reports do not mix.
+                    print!("{report}");
+                    total.add(tally);
+                }
+            });
+        }
+    });
+    Ok(total.into_inner().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Those of `wanted` that can be had, with what they were wanted for.
+fn available<W: Copy, T>(
+    wanted: impl IntoIterator<Item = W>,
+    name: impl Fn(&W) -> String,
+    get: impl Fn(W) -> Result<T>,
+    tally: &mut Tally,
+) -> Vec<(W, T)> {
+    let mut got = Vec::new();
+    for wanted in wanted {
+        match get(wanted) {
+            Ok(thing) => got.push((wanted, thing)),
+            Err(error) => tally.add(skip(&name(&wanted), &format!("{error:#}"))),
+        }
+    }
+    got
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn skip(what: &str, why: &str) -> Tally {
+    println!("skipped: {what}: {why}");
+    Tally::SKIPPED
+}
+
+impl Cell<'_> {
+    /// Boots the guest and waits for its end; what it came to, and what to print about it.
+    fn run(&self, programs: &Programs, test: &str, verbose: bool) -> (Tally, String) {
+        let start = Instant::now();
+        let mut report = format!("-- {} on {}\n", self.nic.driver, self.kernel.release);
+        let output = initramfs::build(self.kernel, self.nic, programs)
+            .and_then(|initramfs| self.qemu.boot(self.kernel, self.nic, &initramfs, test));
+        let mut seen = Output::default();
+        match output {
+            Ok(output) => {
+                for line in output.printed.lines() {
+                    if seen.read(line) || verbose {
+                        report += &format!("{line}\n");
+                    }
+                }
+                if !output.printed.contains("test result: ") {
+                    report += &format!("error: the guest died; its console:\n{}", output.console);
+                    seen.tally = Tally::FAILED;
+                }
+            }
+            Err(error) => {
+                report += &format!("error: {error:#}\n");
+                seen.tally = Tally::FAILED;
+            }
+        }
+        report += &format!("-- {:.1} s\n", start.elapsed().as_secs_f32());
+        (seen.tally, report)
+    }
+}

@@ -1,0 +1,93 @@
+//! Debian's kernels.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result};
+
+use super::{packages, unpack};
+
+/// A kernel, unpacked.
+pub struct Kernel {
+    /// What `uname -r` says.
+    pub release: String,
+    /// The kernel without compression: emulation spends seconds on unpacking one.
+    pub image: PathBuf,
+    /// Its modules, with `modules.builtin`.
+    pub modules: PathBuf,
+}
+
+/// The kernel of a version ("6.12"), out of the cache or else from Debian.
+pub fn get(version: &str) -> Result<Kernel> {
+    let directory = packages::cached(&format!("linux-{version}"), |directory| {
+        packages::unpack(&packages_of(version)?, directory)?;
+        let (_, modules) = modules(directory)?;
+        unpack::kernel(&compressed(directory, &modules)?, &directory.join(IMAGE))
+    })?;
+    let (release, modules) = modules(&directory)?;
+    Ok(Kernel { release, image: directory.join(IMAGE), modules })
+}
+
+const IMAGE: &str = "vmlinux";
+const PACKAGE: &str = "linux-image-";
+const FLAVOUR: &str = "-amd64";
+
+/// The newest image of the version, with the packages that newer kernels are split into.
+fn packages_of(version: &str) -> Result<Vec<String>> {
+    let images = packages::names(&format!("{PACKAGE}{version}."))?;
+    let releases = images.iter().filter_map(|name| {
+        let release = name.strip_prefix(PACKAGE)?;
+        let version = release.strip_suffix(FLAVOUR)?;
+        // Not of another flavour, as in 6.1.0-57-cloud-amd64.
+        let of_digits = version.rsplit('-').next()?.starts_with(|c: char| c.is_ascii_digit());
+        of_digits.then_some(release)
+    });
+    let newest = releases.max_by_key(|release| numbers(release));
+    let release = newest.context("Debian has none of this version")?;
+    let mut packages = vec![format!("{PACKAGE}{release}")];
+    for part in ["linux-binary-", "linux-modules-"] {
+        packages.extend(packages::names(&format!("{part}{release}"))?.into_iter().take(1));
+    }
+    Ok(packages)
+}
+
+/// The numbers in a release, to compare releases by.
+fn numbers(release: &str) -> Vec<u32> {
+    let parts = release.split(|c: char| !c.is_ascii_digit());
+    parts.filter_map(|part| part.parse().ok()).collect()
+}
+
+/// The release in an unpacked package, and the directory of its modules.
+fn modules(directory: &Path) -> Result<(String, PathBuf)> {
+    for parent in ["lib/modules", "usr/lib/modules"] {
+        let Ok(entries) = fs::read_dir(directory.join(parent)) else { continue };
+        if let Some(entry) = entries.flatten().next() {
+            return Ok((entry.file_name().to_string_lossy().into_owned(), entry.path()));
+        }
+    }
+    anyhow::bail!("{}: no modules in it", directory.display())
+}
+
+fn compressed(directory: &Path, modules: &Path) -> Result<PathBuf> {
+    let boot = fs::read_dir(directory.join("boot")).into_iter().flatten().flatten();
+    let mut candidates = boot.map(|entry| entry.path()).chain([modules.join("vmlinuz")]);
+    let is_kernel = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with("vmlinuz") && path.is_file()
+    };
+    candidates.find(is_kernel).context("no vmlinuz in the package")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_compare_by_numbers() {
+        assert!(numbers("6.1.0-57-amd64") > numbers("6.1.0-9-amd64"));
+        assert!(numbers("6.12.117+deb12-amd64") > numbers("6.12.95+deb13-amd64"));
+        assert!(numbers("6.12.90+deb12.1-amd64") > numbers("6.12.90+deb12-amd64"));
+    }
+}

@@ -1,0 +1,117 @@
+//! Debian packages, without installing them: fetched by a configuration of apt that is ours alone,
+//! so that the system's own sources stay as they are and it takes no root.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::OnceLock,
+};
+
+use anyhow::{Context, Result, anyhow, bail};
+
+use crate::process::{command, find, output, root, run};
+
+const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+const MIRROR: &str = "http://deb.debian.org";
+
+/// Archive and suite.
+const SUITES: [(&str, &str); 4] = [
+    ("debian", "bookworm"),
+    ("debian-security", "bookworm-security"),
+    ("debian", "bookworm-backports"),
+    ("debian", "trixie-backports"),
+];
+
+/// Where everything is kept that is fetched for guests.
+pub fn cache() -> PathBuf {
+    let cache = env::var_os("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .unwrap_or_else(|| env::home_dir().unwrap_or_else(|| root().join("target")).join(".cache"));
+    cache.join("nicctl/vm")
+}
+
+/// Makes the directory `name` in the cache by `fill`, unless it is there; it appears only when it
+/// is complete.
+pub fn cached(name: &str, fill: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
+    let directory = cache().join(name);
+    if directory.exists() {
+        return Ok(directory);
+    }
+    let partial = cache().join(format!("{name}.partial"));
+    if partial.exists() {
+        fs::remove_dir_all(&partial)?;
+    }
+    fs::create_dir_all(&partial)?;
+    fill(&partial)?;
+    fs::rename(&partial, &directory)?;
+    Ok(directory)
+}
+
+/// The names of all packages that begin with `prefix`.
+pub fn names(prefix: &str) -> Result<Vec<String>> {
+    let names = output(apt("apt-cache")?.args(["pkgnames", prefix]))?;
+    Ok(names.lines().map(str::to_owned).collect())
+}
+
+/// Fetches packages and unpacks them into `directory`. A package is a name, with `/suite` behind it
+/// where the newest is not the one that is meant.
+pub fn unpack(packages: &[String], directory: &Path) -> Result<()> {
+    println!("fetching {}", packages.join(", "));
+    let debs = directory.join("debs");
+    fs::create_dir_all(&debs)?;
+    let mut download = apt("apt-get")?;
+    run(download.args(["--quiet=2", "download"]).args(packages).current_dir(&debs))?;
+    for deb in fs::read_dir(&debs)? {
+        run(command("dpkg").arg("-x").arg(deb?.path()).arg(directory))?;
+    }
+    fs::remove_dir_all(debs)?;
+    Ok(())
+}
+
+/// A program of apt, set to our configuration, with fresh lists.
+fn apt(program: &str) -> Result<Command> {
+    static LISTS: OnceLock<Result<(), String>> = OnceLock::new();
+    let fresh = LISTS.get_or_init(|| update().map_err(|error| format!("{error:#}")));
+    fresh.as_ref().map_err(|error| anyhow!("{error}"))?;
+    Ok(configured(program))
+}
+
+fn update() -> Result<()> {
+    if find("apt-get").is_none() || find("dpkg").is_none() {
+        bail!("no apt-get and dpkg: this is no Debian");
+    }
+    if !Path::new(KEYRING).exists() {
+        bail!("no {KEYRING} (package debian-archive-keyring)");
+    }
+    let directory = cache().join("apt");
+    for subdirectory in ["lists/partial", "archives/partial", "parts"] {
+        fs::create_dir_all(directory.join(subdirectory))?;
+    }
+    let sources = SUITES.map(|(archive, suite)| {
+        format!("deb [signed-by={KEYRING}] {MIRROR}/{archive} {suite} main\n")
+    });
+    fs::write(directory.join("sources.list"), sources.concat())?;
+    println!("fetching Debian's lists of packages");
+    // Without the last option it only warns of lists that it cannot get.
+    run(configured("apt-get").args(["--quiet=2", "update", "-o", "APT::Update::Error-Mode=any"]))
+        .context("fetch Debian's lists of packages")
+}
+
+fn configured(program: &str) -> Command {
+    let directory = cache().join("apt");
+    let set = |option: &str, value: &Path| format!("{option}={}", value.display());
+    let mut apt = command(program);
+    for option in [
+        set("Dir::Etc::sourcelist", &directory.join("sources.list")),
+        set("Dir::Etc::sourceparts", &directory.join("parts")),
+        set("Dir::State::lists", &directory.join("lists")),
+        set("Dir::Cache", &directory),
+        // Its own user may not write here.
+        "APT::Sandbox::User=root".to_owned(),
+        "Acquire::Languages=none".to_owned(),
+    ] {
+        apt.args(["-o", &option]);
+    }
+    apt
+}

@@ -1,0 +1,177 @@
+//! The emulator, and the network cards that it has.
+
+use std::{fs, path::PathBuf, process::Command};
+
+use anyhow::{Context, Result, bail};
+use clap::builder::PossibleValuesParser;
+
+use super::{kernel::Kernel, packages};
+use crate::{
+    process::{command, find, output},
+    setup,
+};
+
+const PROGRAM: &str = "qemu-system-x86_64";
+
+/// No guest takes longer, seconds.
+const TIME_LIMIT: &str = "300";
+
+/// A kind of network card that guests are tested with: two of them, joined by a cable.
+pub struct Nic {
+    /// The name of its driver.
+    pub driver: &'static str,
+    /// What QEMU calls it; `None`: the kernel makes it.
+    device: Option<&'static str>,
+    /// Modules that it needs.
+    pub modules: &'static [&'static str],
+    /// Whether the tests always include it.
+    pub always: bool,
+}
+
+/// All of them; the one that takes longest first.
+pub const NICS: [Nic; 5] = [
+    Nic { driver: "veth", device: None, modules: &[], always: true },
+    Nic {
+        driver: "virtio_net",
+        device: Some("virtio-net-pci"),
+        modules: &["virtio_pci", "virtio_net"],
+        always: true,
+    },
+    Nic { driver: "vmxnet3", device: Some("vmxnet3"), modules: &["vmxnet3"], always: true },
+    Nic { driver: "e1000e", device: Some("e1000e"), modules: &["e1000e"], always: true },
+    Nic { driver: "igb", device: Some("igb"), modules: &["igb"], always: false },
+];
+
+/// The names of the drivers, for the command line.
+pub fn driver_names() -> PossibleValuesParser {
+    NICS.iter().map(|nic| nic.driver).collect::<Vec<_>>().into()
+}
+
+/// An emulator.
+pub struct Qemu {
+    program: PathBuf,
+    /// Where its libraries and firmware are, if it is not installed.
+    unpacked: Option<PathBuf>,
+}
+
+/// What a guest left behind.
+pub struct Output {
+    /// What its first process printed.
+    pub printed: String,
+    /// What its kernel said last.
+    pub console: String,
+}
+
+/// An emulator that has this card: the system's, else a newer one out of the cache.
+pub fn with(nic: &Nic) -> Result<Qemu> {
+    let installed = installed()?;
+    if installed.has(nic)? {
+        return Ok(installed);
+    }
+    let newer = newer()?;
+    if newer.has(nic)? {
+        return Ok(newer);
+    }
+    bail!("this QEMU does not have it, and neither has the newer one")
+}
+
+fn installed() -> Result<Qemu> {
+    if find(PROGRAM).is_none() {
+        setup::install_packages(&["qemu-system-x86"])?;
+    }
+    let program = find(PROGRAM).with_context(|| format!("no {PROGRAM}"))?;
+    Ok(Qemu { program, unpacked: None })
+}
+
+fn newer() -> Result<Qemu> {
+    const SUITE: &str = "bookworm-backports";
+    let names =
+        ["qemu-system-x86", "qemu-system-common", "qemu-system-data", "seabios", "ipxe-qemu"];
+    let directory = packages::cached("qemu", |directory| {
+        packages::unpack(&names.map(|name| format!("{name}/{SUITE}")), directory)
+    })?;
+    Ok(Qemu { program: directory.join("usr/bin").join(PROGRAM), unpacked: Some(directory) })
+}
+
+impl Qemu {
+    fn has(&self, nic: &Nic) -> Result<bool> {
+        let Some(device) = nic.device else { return Ok(true) };
+        let devices = output(self.command().args(["-device", "help"]))?;
+        Ok(devices.contains(&format!("name \"{device}\"")))
+    }
+
+    fn command(&self) -> Command {
+        let mut qemu = command(&self.program);
+        if let Some(directory) = &self.unpacked {
+            qemu.env("LD_LIBRARY_PATH", directory.join("usr/lib/x86_64-linux-gnu"));
+            for firmware in ["usr/share/qemu", "usr/share/seabios", "usr/lib/ipxe/qemu"] {
+                qemu.arg("-L").arg(directory.join(firmware));
+            }
+        }
+        qemu
+    }
+
+    /// Runs a guest to its end.
+    pub fn boot(&self, kernel: &Kernel, nic: &Nic, initramfs: &[u8], test: &str) -> Result<Output> {
+        let directory = tempfile::tempdir()?;
+        let file = |name: &str| directory.path().join(name);
+        fs::write(file("initramfs"), initramfs)?;
+        let qemu = self.command();
+        let mut guest = command("timeout");
+        guest.arg(TIME_LIMIT).arg(&self.program).args(qemu.get_args());
+        guest.envs(qemu.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        guest
+            .args(["-accel", "tcg", "-cpu", "max", "-smp", "2", "-m", "768"])
+            .args(["-machine", "q35", "-nodefaults", "-no-user-config", "-no-reboot"])
+            .args(["-display", "none", "-serial"])
+            .arg(format!("file:{}", file("console").display()))
+            .arg("-serial")
+            .arg(format!("file:{}", file("printed").display()))
+            .arg("-kernel")
+            .arg(&kernel.image)
+            .arg("-initrd")
+            .arg(file("initramfs"))
+            .arg("-append")
+            .arg(format!(
+                "console=ttyS0 quiet panic=-1 mitigations=off random.trust_cpu=1 tsc=reliable \
+                 NIC={} TESTS={test}",
+                nic.driver
+            ))
+            .args(cards(nic));
+        let status = guest.output().context("cannot run timeout")?;
+        let read = |name: &str| {
+            let bytes = fs::read(file(name)).unwrap_or_default();
+            String::from_utf8_lossy(&bytes).replace('\r', "")
+        };
+        let said = String::from_utf8_lossy(&status.stderr);
+        Ok(Output {
+            printed: read("printed"),
+            console: format!("{}{said}{}\n", tail(&read("console")), status.status),
+        })
+    }
+}
+
+/// Two cards on one hub.
+fn cards(nic: &Nic) -> Vec<String> {
+    let Some(device) = nic.device else { return Vec::new() };
+    (0..2)
+        .flat_map(|n| {
+            [
+                // Cards that speak PCI Express have a port each; to others it does no harm.
+                "-device".to_owned(),
+                format!("pcie-root-port,id=port{n},chassis={}", n + 1),
+                "-netdev".to_owned(),
+                format!("hubport,hubid=0,id=cable{n}"),
+                "-device".to_owned(),
+                format!("{device},netdev=cable{n},bus=port{n},mac=52:54:00:00:00:0{n}"),
+            ]
+        })
+        .collect()
+}
+
+fn tail(text: &str) -> String {
+    const LINES: usize = 20;
+    let lines: Vec<_> = text.lines().collect();
+    let last = lines.get(lines.len().saturating_sub(LINES)..).unwrap_or_default();
+    last.iter().map(|line| format!("{line}\n")).collect()
+}
