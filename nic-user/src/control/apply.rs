@@ -235,7 +235,7 @@ impl Run<'_> {
                 self.journals.save(&earlier, Durability::Lazy)
             }
             None if undone || changed_nothing => self.journals.remove(&self.journal.identity),
-            _ => self.journals.save(&self.journal, Durability::Synced),
+            _ => self.journals.save(&self.journal, Durability::Lazy),
         };
         if let Err(error) = saved {
             // What was done stays done; the journal from before the first step can still restore.

@@ -252,7 +252,7 @@ impl Journals {
     pub fn remove_file(&self, path: &Path) -> Result<()> {
         let removed = match fs::remove_file(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            removed => removed.and_then(|()| self.sync_dir()),
+            removed => removed,
         };
         // Nothing is left of nicctl where nothing is left to restore.
         let _ = fs::remove_dir(&self.dir);

@@ -111,23 +111,44 @@ pub fn plan(desired: &Desired, current: &Settings, context: &Context<'_>) -> Res
     planner.finish()
 }
 
-/// Whether both values are the same for this setting; CPU masks have several spellings.
+/// Whether both values are the same for this setting; sets of CPUs have several spellings.
 pub fn same(key: &Key, one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Switch(_), Value::Text(_)) | (Value::Text(_), Value::Switch(_)) => {
             one.to_string() == other.to_string()
         }
-        (Value::Text(one), Value::Text(other)) if matches!(key.group, Group::Rps | Group::Xps) => {
-            mask(one) == mask(other)
-        }
+        (Value::Text(one), Value::Text(other)) => match key.group {
+            Group::Rps | Group::Xps => mask(one) == mask(other),
+            Group::Irq if cpu_list(one).is_some() => cpu_list(one) == cpu_list(other),
+            _ => one == other,
+        },
         _ => one == other,
     }
 }
 
-/// A CPU mask without commas and leading zeros.
+/// A CPU mask without commas and leading zeros: groups of 32 bits after the first may be short.
 fn mask(text: &str) -> String {
-    let digits = text.trim().to_lowercase().replace(',', "");
+    let digits: String =
+        text.trim().to_lowercase().split(',').map(|group| format!("{group:0>8}")).collect();
     digits.trim_start_matches('0').to_owned()
+}
+
+/// The ranges of a CPU list (`0-3,8`), joined where they touch.
+fn cpu_list(text: &str) -> Option<Vec<(u32, u32)>> {
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some((first.trim().parse().ok()?, last.trim().parse().ok()?))
+    };
+    let mut ranges = text.split(',').map(range).collect::<Option<Vec<(u32, u32)>>>()?;
+    ranges.sort_unstable();
+    let mut joined: Vec<(u32, u32)> = Vec::new();
+    for (first, last) in ranges {
+        match joined.last_mut() {
+            Some(before) if first <= before.1.saturating_add(1) => before.1 = before.1.max(last),
+            _ => joined.push((first, last)),
+        }
+    }
+    Some(joined)
 }
 
 /// Why a wish can not come true.

@@ -625,4 +625,19 @@ mod tests {
         assert_eq!(properties.len(), Group::ALL.len() + 3);
         assert_eq!(schema.get("additionalProperties"), Some(&Json::Bool(false)));
     }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_makes_the_parser_panic(text: String) {
+            let _ = profile_file::parse("p", false, &text);
+        }
+
+        #[test]
+        fn nothing_that_looks_like_a_profile_makes_the_parser_panic(
+            text in "(\\[(match|ring|feature|rps|link)\\]\n|(rx|driver|tso|mtu|extends) = \
+                     (true|-?[0-9]{1,25}|1e9|\"[a-z0-9%*-]{0,5}\"|\\[\"a\", 1\\]|\\{ rx = 1 \\})\n){0,8}"
+        ) {
+            let _ = profile_file::parse("p", false, &text);
+        }
+    }
 }

@@ -57,6 +57,26 @@ fn what_is_so_already_is_dropped() {
 }
 
 #[test]
+fn sets_of_cpus_have_several_spellings() {
+    let are_same =
+        |key: &str, one: &str, other: &str| same(&key.parse().unwrap(), &one.into(), &other.into());
+    for (key, one, other, expected) in [
+        ("rps.rx-0", "f", "00000000,0000000F", true),
+        ("rps.rx-0", "1,0", "00000001,00000000", true),
+        ("rps.rx-0", "1,0", "1", false),
+        ("xps.tx-0", "0", "", true),
+        ("irq.42", "0,1,2-3", "0-3", true),
+        ("irq.42", "3,0-1", "0-1,3", true),
+        ("irq.42", "0-3", "0-4", false),
+        ("irq.42", "0-4294967295,5", "0-4294967295", true),
+        ("irq.42", "0-7:1/2", "0-7:1/2", true),
+        ("rss.function", "toeplitz", "TOEPLITZ", false),
+    ] {
+        assert_eq!(are_same(key, one, other), expected, "{key} {one} {other}");
+    }
+}
+
+#[test]
 fn one_group_is_one_write_in_the_order_of_dependencies() {
     let plan = plan_of(
         &[
