@@ -117,6 +117,24 @@ fn a_profile_is_planned_applied_and_restored() {
 }
 
 #[test]
+fn what_is_shown_as_a_profile_changes_nothing_and_brings_it_back() {
+    needs_root!();
+    let lab = lab();
+    let host = lab.a();
+    let before = settings(host);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("before.toml");
+    std::fs::write(&path, run(host, "show", &["--as-profile"])).unwrap();
+    let profile = ["--profile", path.to_str().unwrap()];
+    assert!(run(host, "plan", &profile).contains("nothing to change"));
+    run(host, "set", CHANGES);
+    run(host, "apply", &profile);
+    assert_eq!(settings(host), before);
+    run(host, "restore", &[]);
+    assert_eq!(settings(host), before);
+}
+
+#[test]
 fn what_can_not_be_is_refused_before_anything_is_touched() {
     needs_root!();
     let lab = lab();

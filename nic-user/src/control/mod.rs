@@ -17,6 +17,7 @@ pub mod names;
 pub mod plan;
 pub mod profile;
 mod profile_file;
+pub mod profile_text;
 pub mod restore;
 pub mod rules;
 pub mod text;

@@ -17,21 +17,27 @@ pub struct Names {
     pub group: Group,
     /// The names; none: all of the group.
     pub names: &'static [&'static str],
+    /// Whether it is all of the group but those.
+    pub inverted: bool,
 }
 
 impl Names {
     const fn all(group: Group) -> Self {
-        Self { group, names: &[] }
+        Self { group, names: &[], inverted: false }
     }
 
     const fn of(group: Group, names: &'static [&'static str]) -> Self {
-        Self { group, names }
+        Self { group, names, inverted: false }
+    }
+
+    const fn but(group: Group, names: &'static [&'static str]) -> Self {
+        Self { group, names, inverted: true }
     }
 
     /// Whether `key` is one of them.
     pub fn has(&self, key: &Key) -> bool {
-        self.group == key.group
-            && (self.names.is_empty() || self.names.contains(&key.name.as_str()))
+        let is_listed = || self.names.contains(&key.name.as_str()) != self.inverted;
+        self.group == key.group && (self.names.is_empty() || is_listed())
     }
 }
 
@@ -222,7 +228,7 @@ pub const DISTURBANCES: &[Disturbance] = &[
     },
     Disturbance {
         of: Names::of(Group::Napi, OF_ALL_NAPIS),
-        disturbs: Names::all(Group::Napi),
+        disturbs: Names::but(Group::Napi, OF_ALL_NAPIS),
         source: "net/core/dev.c netdev_set_gro_flush_timeout, netdev_set_defer_hard_irqs",
     },
     Disturbance {
@@ -357,6 +363,19 @@ pub const CONTRADICTIONS: &[Contradiction] = &[
         source: "net/core/dev.c netdev_fix_features",
     },
 ];
+
+/// Whether a setting does nothing as long as others are what they are: something contradicts it.
+pub fn is_without_effect(key: &Key, settings: &Settings) -> bool {
+    let is = |names: Names, state: State| {
+        settings.iter().any(|(key, setting)| names.has(key) && state.is(&setting.value))
+    };
+    let value = settings.get(key).map(|setting| &setting.value);
+    CONTRADICTIONS.iter().any(|rule| {
+        rule.these.has(key)
+            && value.is_some_and(|value| rule.are.is(value))
+            && is(rule.with, rule.being)
+    })
+}
 
 /// What a change brings with it that a user may not expect.
 #[derive(Clone, Copy, Debug)]
