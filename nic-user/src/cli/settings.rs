@@ -111,7 +111,7 @@ pub(super) fn carry_out(
     }
     let _lock = Lock::take(target::say_waiting)?;
     let plan = plan(device, desired, &journals)?;
-    let mut report = control::apply(device, plan, &journals)?;
+    let mut report = control::apply(device, &plan, &journals)?;
     write_report(&report, options.json, out)?;
     report.error().map_or(Ok(()), |error| Err(error.into()))
 }

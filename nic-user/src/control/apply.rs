@@ -96,7 +96,22 @@ impl Report {
 ///
 /// The journal can not be written or read: nothing was changed. All other failures are in the
 /// report.
-pub fn apply(device: &mut dyn Device, plan: Plan, journals: &Journals) -> Result<Report> {
+pub fn apply(device: &mut dyn Device, plan: &Plan, journals: &Journals) -> Result<Report> {
+    apply_then(device, plan, journals, || Ok(()))
+}
+
+/// Carries out `plan`, and then does `then`, which needs it: if that fails, the plan is undone as
+/// if one of its steps had failed.
+///
+/// # Errors
+///
+/// As [`apply`].
+pub fn apply_then(
+    device: &mut dyn Device,
+    plan: &Plan,
+    journals: &Journals,
+    then: impl FnOnce() -> Result<()>,
+) -> Result<Report> {
     let mut report = Report {
         interface: plan.identity.name.clone(),
         steps: Vec::new(),
@@ -105,16 +120,17 @@ pub fn apply(device: &mut dyn Device, plan: Plan, journals: &Journals) -> Result
         failure: None,
     };
     if plan.is_empty() {
+        report.failure = then().err();
         return Ok(report);
     }
-    let earlier = earlier(journals, &plan, &mut report.notes)?;
-    let journal = Journal::begin(&plan, earlier.as_ref());
+    let earlier = earlier(journals, plan, &mut report.notes)?;
+    let journal = Journal::begin(plan, earlier.as_ref());
     journals.save(&journal, Durability::Synced)?;
+    report.steps = plan.steps.iter().cloned().map(StepReport::planned).collect();
     let mut run = Run { device, journals, journal, report };
-    run.report.steps = plan.steps.iter().cloned().map(StepReport::planned).collect();
-    match run.steps() {
+    match run.steps().and_then(|()| then()) {
         Ok(()) => run.journal.phase = Phase::Applied,
-        Err(failure) => run.undo(&plan, failure),
+        Err(failure) => run.undo(plan, failure),
     }
     run.finish(earlier)
 }

@@ -23,7 +23,7 @@ pub mod rules;
 pub mod text;
 pub mod wanted;
 
-pub use apply::{Report, apply};
+pub use apply::{Report, apply, apply_then};
 pub use device::{Device, Identity};
 pub use journal::Journals;
 pub use kernel_device::KernelDevice;

@@ -1,7 +1,7 @@
 //! Back to what there was before nicctl came, by the journal alone.
 
 use super::{
-    device::Device,
+    device::{Device, Difference},
     give_back::{GivenBack, differing, give_back},
     journal::{Durability, Found, Journal, Journals, Phase},
 };
@@ -90,10 +90,18 @@ fn saved(device: &dyn Device, journals: &Journals) -> Result<Option<Journal>> {
     match journals.find(&identity)? {
         Found::Nothing => Ok(None),
         Found::Same(journal) => Ok(Some(*journal)),
-        Found::Other { difference, identity: was, path } => Err(Error::failed(format!(
-            "restore {}: what nicctl changed was another interface called {}: {difference}",
-            identity.name, was.name
-        ))
-        .with_fix(format!("its settings are gone with it: remove {}", path.display()))),
+        Found::Other { difference, identity: was, path } => {
+            let error = Error::failed(format!(
+                "restore {}: what nicctl changed was another interface called {}: {difference}",
+                identity.name, was.name
+            ));
+            let path = path.display();
+            Err(match difference {
+                Difference::Namespace => error.with_fix(format!(
+                    "move it back and restore it there; it stays as it is if you remove {path}"
+                )),
+                _ => error.with_fix(format!("its settings are gone with it: remove {path}")),
+            })
+        }
     }
 }

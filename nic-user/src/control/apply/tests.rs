@@ -69,13 +69,13 @@ impl Lab {
 
     fn apply_desired(&self, desired: &Desired, fake: &mut Fake) -> Report {
         let plan = planned(desired, fake);
-        apply(fake, plan, &self.journals).unwrap()
+        apply(fake, &plan, &self.journals).unwrap()
     }
 
     /// Whether the process lived to the end of the apply.
     fn apply_or_die(&self, arguments: &[&str], fake: &mut Fake) -> bool {
         let plan = planned(&desired(arguments), fake);
-        survives(|| drop(apply(fake, plan, &self.journals).unwrap()))
+        survives(|| drop(apply(fake, &plan, &self.journals).unwrap()))
     }
 
     fn restore(&self, fake: &mut Fake) -> Option<Error> {
@@ -327,6 +327,22 @@ fn a_second_apply_that_fails_goes_back_to_the_first() {
 }
 
 #[test]
+fn what_comes_after_the_plan_is_part_of_it() {
+    let (lab, mut fake) = (Lab::new(), Fake::full());
+    let before = fake.values();
+    let plan = planned(&desired(EVERYTHING), &fake);
+    let attach = || Err(Error::failed("attach to eth0: no"));
+    let mut report = apply_then(&mut fake, &plan, &lab.journals, attach).unwrap();
+    assert_eq!(states(&report), [StepState::Undone; STEPS]);
+    assert_eq!(report.error().unwrap().to_string(), "attach to eth0: no");
+    assert_eq!((fake.values(), lab.files()), (before, 0));
+    // Also where nothing is to be changed.
+    let nothing = planned(&desired(&["ring.rx=256"]), &fake);
+    let report = apply_then(&mut fake, &nothing, &lab.journals, attach).unwrap();
+    assert!(report.failure.is_some());
+}
+
+#[test]
 fn rounding_cutting_and_ignoring_are_reported_as_what_they_are() {
     let lab = Lab::new();
     let mut fake = Fake::full()
@@ -448,7 +464,7 @@ fn a_journal_of_before_the_boot_is_replaced_by_apply() {
 fn a_journal_that_can_not_be_written_changes_nothing() {
     let mut fake = Fake::full();
     let plan = planned(&desired(EVERYTHING), &fake);
-    let error = apply(&mut fake, plan, &Journals::new("/proc/nicctl")).unwrap_err();
+    let error = apply(&mut fake, &plan, &Journals::new("/proc/nicctl")).unwrap_err();
     assert!(error.to_string().starts_with("write journal /proc/nicctl/7-3.json"), "{error}");
     assert_eq!(fake.writes, []);
 }

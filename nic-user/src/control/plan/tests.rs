@@ -508,5 +508,5 @@ proptest! {
 fn planned_and_applied(desired: &Desired, fake: &mut Fake) -> bool {
     let Ok(plan) = plan_with(desired, fake, Xdp::None) else { return false };
     let folder = tempfile::tempdir().unwrap();
-    apply(fake, plan, &Journals::new(folder.path())).unwrap().failure.is_none()
+    apply(fake, &plan, &Journals::new(folder.path())).unwrap().failure.is_none()
 }
