@@ -59,14 +59,12 @@ impl Sysfs {
         names(&self.path(directory))
     }
 
-    /// The directories of the device and of those that it sits on, as a virtio device sits on a
-    /// PCI function; none for a virtual interface.
+    /// The directories of the device and of those that it sits on, nearest first, as a virtio
+    /// device sits on a PCI function; none for a virtual interface.
     pub fn devices(&self) -> Vec<PathBuf> {
-        let Ok(device) = fs::canonicalize(self.path("device")) else {
-            return Vec::new();
-        };
-        let is_device = |path: &&Path| path.join("subsystem").exists();
-        device.ancestors().take_while(is_device).map(Path::to_owned).collect()
+        // Made of `..`, for only the kernel can follow a path through the mount.
+        let device = std::iter::successors(Some(self.path("device")), |path| Some(path.join("..")));
+        device.take_while(|path| path.join("subsystem").exists()).collect()
     }
 
     fn path(&self, file: impl AsRef<Path>) -> PathBuf {
@@ -148,6 +146,8 @@ fn owned(result: libc::c_long) -> io::Result<OwnedFd> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     #[test]
@@ -166,6 +166,25 @@ mod tests {
         assert!(!has_address(directory.path(), &link(7, 11)));
         assert!(!has_address(directory.path(), &LinkInfo { mac: None, ..link(7, 10) }));
         assert!(!has_index(&directory.path().join("gone"), &link(7, 10)));
+    }
+
+    #[test]
+    fn devices_are_followed_down_to_the_bus() {
+        let root = tempfile::tempdir().unwrap();
+        let virtio = root.path().join("pci0000:00/0000:00:03.0/virtio2");
+        let interface = virtio.join("net/eth0");
+        fs::create_dir_all(&interface).unwrap();
+        symlink("../../../virtio2", interface.join("device")).unwrap();
+        for device in [&virtio, &root.path().join("pci0000:00/0000:00:03.0")] {
+            symlink("/sys/bus", device.join("subsystem")).unwrap();
+        }
+        let sysfs = Sysfs { directory: interface, _mount: None };
+        let devices = sysfs.devices();
+        let devices: Vec<_> = devices.iter().map(|path| path.canonicalize().unwrap()).collect();
+        let ends: Vec<_> = devices.iter().filter_map(|path| path.file_name()).collect();
+        assert_eq!(ends, ["virtio2", "0000:00:03.0"]);
+        let virtual_one = Sysfs { directory: root.path().to_owned(), _mount: None };
+        assert_eq!(virtual_one.devices(), Vec::<PathBuf>::new());
     }
 
     #[test]

@@ -318,3 +318,23 @@ impl From<&page_pool::PagePool> for PagePool {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture;
+    use super::*;
+
+    #[test]
+    fn a_document_has_what_the_card_has() {
+        let json = serde_json::to_value(Document::from(&fixture::large())).unwrap();
+        let settings = &json["settings"];
+        assert_eq!(settings["link"]["mtu"]["max"], 9216);
+        assert_eq!(settings["feature"]["highdma"]["fixed_by"], "kernel");
+        assert_eq!(settings["feature"]["rx-lro"]["access"], "read-write");
+        assert_eq!(json["copybreak"]["state"], "tunable");
+        assert_eq!(json["copybreak"]["bytes"], 512);
+        assert_eq!(json["queues"].as_array().unwrap().len(), 128);
+        assert_eq!(json["flow_rules"][0]["queue"], 5);
+        assert_eq!(json["page_pools"][1]["detached"], true);
+    }
+}

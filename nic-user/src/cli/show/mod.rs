@@ -1,6 +1,8 @@
 //! `nicctl show`: everything that an interface has.
 
 pub(super) mod document;
+#[cfg(test)]
+mod fixture;
 mod queues;
 mod text;
 

@@ -125,12 +125,21 @@ fn write_groups(out: &mut dyn Write, style: Style, shown: &Shown) -> io::Result<
             groups.join(", ")
         );
     }
-    if shown.settings().all(|(_, setting)| is_plain(setting)) {
-        plain_table(shown.settings()).write(out, style)?;
-    } else {
-        table(shown.settings()).write(out, style)?;
+    for group in Group::ALL {
+        write_group(out, style, group, shown)?;
     }
     write_notes(out, style, shown)
+}
+
+fn write_group(out: &mut dyn Write, style: Style, group: Group, shown: &Shown) -> io::Result<()> {
+    let settings = || shown.settings().filter(|(key, _)| key.group == group);
+    if settings().next().is_none() {
+        return Ok(());
+    }
+    match settings().all(|(_, setting)| is_plain(setting)) {
+        true => plain_table(settings()).write(out, style),
+        false => table(settings()).write(out, style),
+    }
 }
 
 fn table<'a>(settings: impl Iterator<Item = (&'a Key, &'a Setting)>) -> Table<6> {
@@ -211,7 +220,7 @@ fn write_features(out: &mut dyn Write, style: Style, shown: &Shown) -> io::Resul
     match in_state(false, false).len() {
         0 => Ok(()),
         count => {
-            let text = format!("{count} features; --group feature lists them");
+            let text = format!("{count}; --group feature lists them");
             paragraph::write_text(out, style, ("fixed off", MARGIN), &text)
         }
     }
@@ -291,4 +300,83 @@ fn write_notes(out: &mut dyn Write, style: Style, shown: &Shown) -> io::Result<(
         paragraph::write_text(out, style, ("not read", MARGIN), note)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture;
+    use super::*;
+
+    fn text(shown: &Shown) -> String {
+        let mut out = Vec::new();
+        write(&mut out, Style::Plain, shown).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn whatever_a_card_has_fits_the_width() {
+        let mut shown = fixture::large();
+        for groups in [&[][..], &Group::ALL, &[Group::Rss], &[Group::Irq], &[Group::PrivateFlag]] {
+            shown.groups = groups.to_vec();
+            let text = text(&shown);
+            assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+            assert!(!text.contains('\x1b'), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_large_card_is_told_on_a_screen() {
+        let text = text(&fixture::large());
+        for line in [
+            "enp129s0f1np1v9 index 4294967295, netns blue, up, no carrier, 02:00:00:00:00:01",
+            "features on   rx-gro",
+            "features off  rx-lro (requested on)",
+            "fixed on      highdma",
+            "fixed off     1; --group feature lists them",
+            "copybreak     rx 512, tunable (at most 1500, default 256): packets of one",
+            "flow rules    1; --json lists them",
+            "page pools    2 pools, 512 pages out, 2.10 MB, 1 given up",
+            "rx tx 0   8192  100  enp129s0f1np1v9-Tx-Rx-0   0     0     -           -",
+            "40 more; --json has them all",
+            "irqbalance    process 812 moves interrupts to other CPUs as it likes",
+            "not read      pause: EBUSY: Device or resource busy",
+        ] {
+            assert!(text.lines().any(|found| found.starts_with(line)), "{line}\n{text}");
+        }
+        assert!(text.lines().count() <= 60, "{text}");
+        // Of two NAPIs, the one that is not as the device.
+        assert!(text.contains("\nnapi.8194/gro-flush-timeout"), "{text}");
+        assert!(!text.contains("napi.8193/"), "{text}");
+    }
+
+    #[test]
+    fn copybreak_has_its_three_states() {
+        let mut shown = fixture::large();
+        let mut copybreak = |driver: &str, rx: Option<Setting>| {
+            shown.survey.driver.as_mut().unwrap().driver = driver.to_owned();
+            shown.survey.settings.retain(|key, _| key.group != Group::Copybreak);
+            let key = Key::new(Group::Copybreak, "rx");
+            shown.survey.settings.extend(rx.map(|rx| (key, rx)));
+            let text = text(&shown);
+            let mut lines = text.lines().filter(|line| line.starts_with("copybreak"));
+            lines
+                .next()
+                .unwrap_or_default()
+                .split_whitespace()
+                .skip(1)
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        let fixed = |by: &str| {
+            Some(Setting { access: Access::Fixed { by: by.to_owned() }, ..Setting::new(256_u32) })
+        };
+        assert_eq!(copybreak("r8152", Some(Setting::new(128_u32))), "rx 128, tunable");
+        assert_eq!(copybreak("tg3", fixed("driver")), "rx 256, fixed by the driver");
+        assert_eq!(
+            copybreak("e1000e", fixed("module parameter")),
+            "rx 256, fixed by the module parameter"
+        );
+        assert_eq!(copybreak("vmxnet3", None), "none");
+        assert_eq!(copybreak("new", None), "not tunable, and what new copies is not known");
+    }
 }

@@ -79,21 +79,34 @@ pub struct Survey {
 ///
 /// If the interface is gone. What the kernel does not tell of one that is there is left out.
 pub fn read(nic: &Nic) -> Result<Settings> {
-    let link = current_link(&nic.link)?;
-    Reader::new(link, nic.driver.clone(), None).read().map(|survey| survey.settings)
+    survey_of(nic, None).map(|survey| survey.settings)
 }
 
-/// The settings of one group that `nic` has now: see [`read`].
+/// The settings of one group that `nic` has now.
+///
+/// # Errors
+///
+/// If the interface is gone, or the group can not be read.
 pub fn read_group(nic: &Nic, group: Group) -> Result<Settings> {
-    let link = current_link(&nic.link)?;
-    Reader::new(link, nic.driver.clone(), Some(group)).read().map(|survey| survey.settings)
+    let survey = survey_of(nic, Some(group))?;
+    match survey.notes.first() {
+        Some(note) => Err(Error::failed(format!("read {}: {note}", nic.name()))),
+        None => Ok(survey.settings),
+    }
+}
+
+fn survey_of(nic: &Nic, only: Option<Group>) -> Result<Survey> {
+    let survey =
+        Survey { link: current_link(&nic.link)?, driver: nic.driver.clone(), ..Survey::default() };
+    Reader { only, survey }.read(&EthtoolIoctl::open())
 }
 
 /// Everything about the interface that `link` was just read of: see [`read`].
 pub fn survey(link: LinkInfo) -> Result<Survey> {
+    let ioctl = EthtoolIoctl::open();
     // Without a driver, much is missing, but not everything.
-    let driver = EthtoolIoctl::open().and_then(|ioctl| ioctl.driver(&link.name)).ok();
-    Reader::new(link, driver, None).read()
+    let driver = ioctl.as_ref().ok().and_then(|ioctl| ioctl.driver(&link.name).ok());
+    Reader { only: None, survey: Survey { link, driver, ..Survey::default() } }.read(&ioctl)
 }
 
 /// The link as it is now.
@@ -142,15 +155,11 @@ struct Reader {
 }
 
 impl Reader {
-    fn new(link: LinkInfo, driver: Option<DriverInfo>, only: Option<Group>) -> Self {
-        Self { only, survey: Survey { link, driver, ..Survey::default() } }
-    }
-
-    fn read(mut self) -> Result<Survey> {
+    fn read(mut self, ioctl: &netlink::Result<EthtoolIoctl>) -> Result<Survey> {
         let link = link::read(&self.survey.link);
         self.add(Group::Link, || Ok(link))?;
         if self.wants(&BY_ETHTOOL) {
-            self.ethtool()?;
+            self.ethtool(ioctl)?;
         }
         if self.wants(&BY_SYSFS) {
             let napis = self.netdev()?;
@@ -164,7 +173,7 @@ impl Reader {
     }
 
     /// Before Linux 5.6, there is only the ioctl.
-    fn ethtool(&mut self) -> Result<()> {
+    fn ethtool(&mut self, ioctl: &netlink::Result<EthtoolIoctl>) -> Result<()> {
         let LinkInfo { name, ifindex, .. } = self.survey.link.clone();
         let mut netlink = match Ethtool::open() {
             Ok(netlink) => Some(netlink),
@@ -178,13 +187,13 @@ impl Reader {
             self.add(Group::Feature, || features::read(ethtool, ifindex))?;
             self.add(Group::PrivateFlag, || ethtool::read_private_flags(ethtool, ifindex))?;
         }
-        let ioctl = match EthtoolIoctl::open() {
+        let ioctl = match ioctl {
             Ok(ioctl) => ioctl,
-            Err(error) => return self.note("ethtool", &error),
+            Err(error) => return self.note("ethtool", error),
         };
         let driver = self.survey.driver.as_ref().map(|driver| driver.driver.clone());
-        self.add(Group::Copybreak, || copybreak::read(&ioctl, &name, driver.as_deref()))?;
-        self.add(Group::Rss, || rss::read(&ioctl, netlink.as_mut(), &name, ifindex))?;
+        self.add(Group::Copybreak, || copybreak::read(ioctl, &name, driver.as_deref()))?;
+        self.add(Group::Rss, || rss::read(ioctl, netlink.as_mut(), &name, ifindex))?;
         if self.only.is_none() {
             self.survey.rules = self.supported("flow rules", ioctl.rules(&name))?;
         }
