@@ -99,8 +99,8 @@ fn attach_count_detach(lab: &Lab, mode: &str) {
 /// Sends to the first host, and lets it answer; returns how many frames it must get at least.
 fn send_every_kind(lab: &Lab) -> u64 {
     let (a, b) = (lab.a(), lab.b());
-    let samples = Ends::between(b, a).samples();
-    let frames: Vec<_> = samples.iter().map(|sample| &sample.frame).cycle().take(1000).collect();
+    let samples = untagged(b, a);
+    let frames: Vec<_> = samples.iter().cycle().take(1000).collect();
     let mut sent = traffic::send_frames(b, &frames).unwrap();
     for ip in IpVersion::ALL {
         sent += traffic::udp(b, a, ip, 4, 200, 64).unwrap();
@@ -110,13 +110,20 @@ fn send_every_kind(lab: &Lab) -> u64 {
     sent
 }
 
+/// Frames of all kinds but those with a VLAN tag, which cards keep to themselves until somebody has
+/// that VLAN.
+fn untagged(from: &Host, to: &Host) -> Vec<Vec<u8>> {
+    let is_tagged = |frame: &[u8]| matches!(frame.get(12..14), Some([0x81, 0] | [0x88, 0xa8]));
+    let samples = Ends::between(from, to).samples().into_iter();
+    samples.map(|sample| sample.frame).filter(|frame| !is_tagged(frame)).collect()
+}
+
 pub fn upgrade_under_traffic_loses_nothing(guest: &Guest) -> Outcome {
     let (a, b) = (guest.lab.a(), guest.lab.b());
     let counted = Counted::attach(a, "auto");
     b.wait_until_running().unwrap();
     let done = AtomicBool::new(false);
-    let frames: Vec<_> =
-        Ends::between(b, a).samples().into_iter().map(|sample| sample.frame).collect();
+    let frames = untagged(b, a);
     let sent = thread::scope(|scope| {
         let sender = scope.spawn(|| {
             let mut sent = 0;
@@ -146,15 +153,23 @@ fn card(host: &Host) -> Nic {
     let mut nic = host.run(|| Nic::by_name(&name)).unwrap().unwrap();
     // The carrier may come back later.
     nic.link.running = true;
+    // What a driver says that it can depends on whether it runs a program (vmxnet3).
+    nic.xdp_features = None;
     nic
 }
+
+/// Features that the kernel turns off for XDP, of itself and for good (`dev_xdp_install`).
+const KERNEL_TURNS_OFF: [&str; 2] = ["rx-lro", "rx-gro-hw"];
 
 fn assert_same(mut after: Nic, mut before: Nic) {
     let (after_features, before_features) =
         (mem::take(&mut after.features), mem::take(&mut before.features));
     assert_eq!(after, before);
-    for (name, state) in &before_features {
-        assert_eq!(after_features.get(name), Some(state), "{name}");
+    for (name, state) in before_features {
+        if KERNEL_TURNS_OFF.contains(&name.as_str()) {
+            continue;
+        }
+        assert_eq!(after_features.get(&name), Some(&state), "{name}");
     }
 }
 
@@ -174,6 +189,7 @@ fn wait_until_unloaded() {
 /// An attachment, and what the kernel had counted that it had not.
 struct Counted<'h> {
     host: &'h Host,
+    driver: String,
     mode: String,
     before: [u64; 2],
 }
@@ -187,8 +203,9 @@ impl<'h> Counted<'h> {
         let mode = said("mode").to_owned();
         println!("attached in {seconds:.2} s, {mode} mode, {} build", said("build"));
         host.wait_until_running().unwrap();
-        let mut counted = Self { host, mode, before: [0; 2] };
-        counted.before = counted.at_a_quiet_moment(|kernels, nicctls| subtract(kernels, nicctls));
+        let driver = card(host).driver_name().unwrap_or_default().to_owned();
+        let mut counted = Self { host, driver, mode, before: [0; 2] };
+        counted.before = counted.at_a_quiet_moment(subtract);
         counted
     }
 
@@ -230,19 +247,18 @@ impl<'h> Counted<'h> {
         let stats = nicctl::json("stats", self.host.interface(), self.host, &[]);
         let total = &stats["interfaces"][0]["total"];
         let number = |side: &str, what: &str| total[side][what].as_u64().expect("a number");
-        // Cards cut packets after TC egress, and GRO joins them before generic XDP; a veth hands
-        // on what it gets.
-        let is_veth = self.host.link().unwrap().kind.as_deref() == Some("veth");
-        let cut = |side: &str, segments: &str, packets: &str| {
-            if is_veth { 0 } else { number(side, segments) - number(side, packets) }
-        };
         let mut rx = number("rx", "packets");
-        if self.mode == "generic" {
-            rx += cut("ingress", "gro_segments", "gro_packets");
+        // GRO joins what a card gets before generic XDP sees it; a veth has no GRO then.
+        if self.mode == "generic" && self.driver != "veth" {
+            rx += number("ingress", "gro_segments") - number("ingress", "gro_packets");
         }
-        let tx = number("tx", "packets")
-            + cut("tx", "gso_tcp_segments", "gso_tcp_packets")
-            + cut("tx", "gso_udp_segments", "gso_udp_packets");
+        let mut tx = number("tx", "packets");
+        // Most cards here count packets as they get them, not as they cut them.
+        if self.driver == "igb" {
+            let cut = |segments, packets| number("tx", segments) - number("tx", packets);
+            tx += cut("gso_tcp_segments", "gso_tcp_packets");
+            tx += cut("gso_udp_segments", "gso_udp_packets");
+        }
         [rx, tx]
     }
 }

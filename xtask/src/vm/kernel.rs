@@ -47,7 +47,7 @@ fn packages_of(version: &str) -> Result<Vec<String>> {
     let newest = releases.max_by_key(|release| numbers(release));
     let release = newest.context("Debian has none of this version")?;
     let mut packages = vec![format!("{PACKAGE}{release}")];
-    for part in ["linux-binary-", "linux-modules-"] {
+    for part in ["linux-base-", "linux-binary-", "linux-modules-"] {
         packages.extend(packages::names(&format!("{part}{release}"))?.into_iter().take(1));
     }
     Ok(packages)

@@ -1,13 +1,17 @@
 //! The emulator, and the network cards that it has.
 
-use std::{fs, path::PathBuf, process::Command};
+use std::{
+    fs,
+    path::PathBuf,
+    process::{Command, Stdio},
+};
 
 use anyhow::{Context, Result, bail};
 use clap::builder::PossibleValuesParser;
 
 use super::{kernel::Kernel, packages};
 use crate::{
-    process::{command, find, output},
+    process::{command, find},
     setup,
 };
 
@@ -85,26 +89,31 @@ fn installed() -> Result<Qemu> {
 
 fn newer() -> Result<Qemu> {
     const SUITE: &str = "bookworm-backports";
-    let names =
-        ["qemu-system-x86", "qemu-system-common", "qemu-system-data", "seabios", "ipxe-qemu"];
+    let of_suite = ["qemu-system-x86", "qemu-system-common", "qemu-system-data"];
     let directory = packages::cached("qemu", |directory| {
-        packages::unpack(&names.map(|name| format!("{name}/{SUITE}")), directory)
+        let mut names = of_suite.map(|name| format!("{name}/{SUITE}")).to_vec();
+        names.push("seabios".to_owned());
+        packages::unpack(&names, directory)
     })?;
     Ok(Qemu { program: directory.join("usr/bin").join(PROGRAM), unpacked: Some(directory) })
 }
 
 impl Qemu {
+    /// Whether it has the card; it succeeds at helping with what it does not know, too.
     fn has(&self, nic: &Nic) -> Result<bool> {
         let Some(device) = nic.device else { return Ok(true) };
-        let devices = output(self.command().args(["-device", "help"]))?;
-        Ok(devices.contains(&format!("name \"{device}\"")))
+        let mut help = self.command();
+        let help = help.args(["-device", &format!("{device},help")]).stderr(Stdio::null());
+        let help = help.output().with_context(|| format!("cannot run {PROGRAM}"))?;
+        Ok(String::from_utf8_lossy(&help.stdout).starts_with(&format!("{device} options")))
     }
 
     fn command(&self) -> Command {
         let mut qemu = command(&self.program);
         if let Some(directory) = &self.unpacked {
-            qemu.env("LD_LIBRARY_PATH", directory.join("usr/lib/x86_64-linux-gnu"));
-            for firmware in ["usr/share/qemu", "usr/share/seabios", "usr/lib/ipxe/qemu"] {
+            let libraries = directory.join("usr/lib/x86_64-linux-gnu");
+            qemu.env("QEMU_MODULE_DIR", libraries.join("qemu")).env("LD_LIBRARY_PATH", libraries);
+            for firmware in ["usr/share/qemu", "usr/share/seabios"] {
                 qemu.arg("-L").arg(directory.join(firmware));
             }
         }
@@ -163,7 +172,7 @@ fn cards(nic: &Nic) -> Vec<String> {
                 "-netdev".to_owned(),
                 format!("hubport,hubid=0,id=cable{n}"),
                 "-device".to_owned(),
-                format!("{device},netdev=cable{n},bus=port{n},mac=52:54:00:00:00:0{n}"),
+                format!("{device},netdev=cable{n},bus=port{n},mac=52:54:00:00:00:0{n},romfile="),
             ]
         })
         .collect()
