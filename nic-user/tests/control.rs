@@ -2,10 +2,9 @@
 
 mod attached;
 mod common;
+mod tap;
 
 use std::{
-    fs::File,
-    os::fd::AsRawFd,
     process::{Command, Output, Stdio},
     thread,
     time::{Duration, Instant},
@@ -17,6 +16,7 @@ use nic_user::{
     netlink::link_edit::VethEnd,
 };
 use serde_json::Value;
+use tap::Tap;
 
 /// Settings of a veth, of several groups, that can all be changed.
 const CHANGES: &[&str] = &[
@@ -177,38 +177,22 @@ fn what_the_kernel_refuses_undoes_what_was_done() {
     assert!(run(host, "restore", &[]).contains("changed nothing"));
 }
 
-/// A tap device in the present network namespace, as long as the file is open.
-fn tap(name: &str) -> File {
-    const TUNSETIFF: libc::Ioctl = 0x4004_54ca;
-    let file = File::options().read(true).write(true).open("/dev/net/tun").unwrap();
-    // SAFETY: ifreq is plain data, for which zeros are valid.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
-        *to = from as libc::c_char;
-    }
-    request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI) as libc::c_short;
-    // SAFETY: the kernel reads and writes an ifreq, which lives through the call.
-    let done = unsafe { libc::ioctl(file.as_raw_fd(), TUNSETIFF, &raw mut request) };
-    assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
-    file
-}
-
 #[test]
 fn what_a_driver_cuts_silently_is_told_and_not_tried_again() {
     needs_root!();
     let lab = lab();
     let host = lab.a();
-    let _tap = host.run(|| tap("nic-tap")).unwrap();
-    let before = settings_of(host, "nic-tap");
-    let set = |verb| succeeded(command(host, verb, "nic-tap", &["coalesce.rx-frames=100"]));
+    let _tap = Tap::new(host);
+    let before = settings_of(host, tap::NAME);
+    let set = |verb| succeeded(command(host, verb, tap::NAME, &["coalesce.rx-frames=100"]));
     let report = set("set");
     assert!(report.contains("! coalesce.rx-frames: cut by the driver to 64\n"), "{report}");
-    assert_eq!(*value(&settings_of(host, "nic-tap"), "coalesce.rx-frames"), Value::from(64));
+    assert_eq!(*value(&settings_of(host, tap::NAME), "coalesce.rx-frames"), Value::from(64));
     let again = set("plan");
     assert!(again.contains("nothing to change\n"), "{again}");
     assert!(again.contains("64: that is what the driver made of 100 before"), "{again}");
-    succeeded(command(host, "restore", "nic-tap", &[]));
-    assert_eq!(settings_of(host, "nic-tap"), before);
+    succeeded(command(host, "restore", tap::NAME, &[]));
+    assert_eq!(settings_of(host, tap::NAME), before);
 }
 
 fn make_pair(host: &Host) {
