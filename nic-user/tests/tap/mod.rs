@@ -1,4 +1,5 @@
 //! Tap devices, whose driver has settings that a veth's has not.
+#![allow(dead_code, reason = "every test uses a part of it")]
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;

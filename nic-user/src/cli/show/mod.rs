@@ -10,6 +10,7 @@ use std::io::Write;
 
 use super::{name, target};
 use crate::{
+    control::profile_text,
     error::Error,
     nic::{
         self, InterfaceName, interrupts,
@@ -45,8 +46,12 @@ pub(super) struct Args {
     groups: Vec<String>,
 
     /// Print JSON (`nicctl schema show`)
-    #[arg(long)]
+    #[arg(long, conflicts_with = "as_profile")]
     json: bool,
+
+    /// Print what can be set as a profile, which `nicctl apply` takes (`nicctl schema profile`)
+    #[arg(long)]
+    as_profile: bool,
 }
 
 /// What there is to show.
@@ -81,7 +86,10 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         irqbalance: interrupts::irqbalance(),
         groups: args.groups.iter().map(|group| group.parse()).collect::<Result<_, Error>>()?,
     };
-    if args.json {
+    if args.as_profile {
+        let settings = shown.settings().map(|(key, setting)| (key.clone(), setting.clone()));
+        profile_text::write_profile(name.as_str(), &settings.collect(), out)?;
+    } else if args.json {
         json::write_pretty(out, &document::Document::from(&shown))?;
     } else {
         text::write(out, Style::for_stdout(), &shown)?;
