@@ -238,7 +238,7 @@ fn attach_clsact(host: &Host) -> Attached {
         let lock = Lock::take(|_| {})?;
         let policy = |base: CopyPolicy| base;
         let mode = ModeWanted::Auto;
-        let options = Options { mode, policy: &policy, pull: false, log: false, clsact: true };
+        let options = Options { mode, policy: &policy, pull: None, log: None, clsact: true };
         offload::attach(&lock, &nic(host, host.interface()), &options)
     };
     host.run(attach).unwrap().unwrap()

@@ -6,19 +6,23 @@ use clap::ValueEnum;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{name, policy::PolicyArgs, target};
+use super::{
+    name,
+    policy::{PolicyArgs, Switch},
+    target,
+};
 use crate::{
     error::Result,
     netlink::link::XdpMode,
     nic::{Nic, namespace},
-    offload::{self, Attached, Lock, ModeWanted, Options, Slot},
+    offload::{self, Attached, Lock, ModeWanted, Options, Slot, Switches},
     report::json::{self, Version},
 };
 
 /// How XDP runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Mode {
-    /// native if the driver can, else generic; says which, and why
+    /// as it is attached already; else native if the driver can, else generic; says which, and why
     Auto,
     /// in the driver, before there is a socket buffer
     Native,
@@ -32,8 +36,8 @@ pub(super) enum Mode {
 ///
 /// Loads the XDP and TC programs, attaches them and pins them in bpffs, so that they outlive this
 /// process. Checks first what the driver needs, and says what is missing. Attaching again upgrades
-/// the programs in place: counters are kept, and no packet goes uncounted. A program of somebody
-/// else is never removed. A bond, VLAN or team is resolved to the interfaces below it.
+/// the programs in place: counters are kept, no packet goes uncounted, and what is not named stays
+/// as it is. A program of somebody else is never removed. A bond, VLAN or team is resolved to the interfaces below it.
 ///
 /// It takes root, or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON and write access to bpffs.
 #[derive(Debug, clap::Args)]
@@ -56,12 +60,14 @@ pub(super) struct Args {
     netns: Option<String>,
 
     /// Pull packets together, at TC ingress, that are to be copied but arrive in pieces
-    #[arg(long)]
-    pull: bool,
+    #[arg(long, value_name = "on|off", num_args = 0..=1, require_equals = true,
+        default_missing_value = "on", hide_possible_values = true)]
+    pull: Option<Switch>,
 
-    /// Log malformed frames, a sample of them; `nicctl log` shows them
-    #[arg(long)]
-    log: bool,
+    /// Log malformed frames, at most ten a second for each queue and CPU; `nicctl log` shows them
+    #[arg(long, value_name = "on|off", num_args = 0..=1, require_equals = true,
+        default_missing_value = "on", hide_possible_values = true)]
+    log: Option<Switch>,
 
     /// Say what would be done, and do nothing
     #[arg(long)]
@@ -103,6 +109,10 @@ struct Entry {
     max_linear: u16,
     /// Whether headers are split off at all.
     split: bool,
+    /// Whether TC ingress pulls small packets together.
+    pull: bool,
+    /// Whether malformed frames are logged.
+    log: bool,
     /// Whether programs that were attached already were replaced.
     upgraded: bool,
     /// Why it is not native, why it is the frags build, what else there is to know.
@@ -123,8 +133,8 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
             Mode::Offload => ModeWanted::Only(XdpMode::Offload),
         },
         policy: &policy,
-        pull: args.pull,
-        log: args.log,
+        pull: args.pull.map(|switch| switch == Switch::On),
+        log: args.log.map(|switch| switch == Switch::On),
         clsact: false,
     };
     let attached = if args.dry_run {
@@ -179,13 +189,11 @@ fn report(
             (true, false) => "would attach",
             (true, true) => "would upgrade",
         };
-        writeln!(
-            out,
-            "{}: {verb}, {} mode, {} build",
-            one.name,
-            one.mode.name(),
-            one.build.name()
-        )?;
+        let (mode, build) = (one.mode.name(), one.build.name());
+        let on = |on: bool, what: &'static str| if on { what } else { "" };
+        let Switches { pull, log } = one.switches;
+        let switches = [on(pull, ", pull"), on(log, ", log")].concat();
+        writeln!(out, "{}: {verb}, {mode} mode, {build} build{switches}", one.name)?;
         for note in one.notes {
             writeln!(out, "  {note}")?;
         }
@@ -203,6 +211,8 @@ impl From<Attached> for Entry {
             rx_copybreak: attached.policy.rx_copybreak,
             max_linear: attached.policy.max_linear,
             split: attached.policy.split,
+            pull: attached.switches.pull,
+            log: attached.switches.log,
             upgraded: attached.upgraded,
             notes: attached.notes,
         }

@@ -117,7 +117,7 @@ fn snapshot(located: Located) -> Result<Snapshot> {
         name,
         ifindex: attachment.slot().ifindex,
         netns,
-        mode: attachment.mode().name().to_owned(),
+        mode: attachment.state().to_owned(),
         policy,
         attached_at: attachment.attached_at(),
         taken_at: std::time::Instant::now(),

@@ -5,7 +5,7 @@ use nic_common::policy::CopyPolicy;
 
 /// On or off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Switch {
+pub(super) enum Switch {
     On,
     Off,
 }

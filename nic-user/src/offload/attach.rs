@@ -48,12 +48,32 @@ pub struct Options<'a> {
     pub mode: ModeWanted,
     /// Makes the copy policy from the one in force, or from the default.
     pub policy: &'a dyn Fn(CopyPolicy) -> CopyPolicy,
+    /// Whether TC ingress pulls small packets together; `None`: as it is, else not.
+    pub pull: Option<bool>,
+    /// Whether malformed frames are logged; `None`: as it is, else not.
+    pub log: Option<bool>,
+    /// Use filters of a clsact qdisc even where the kernel has TCX.
+    pub clsact: bool,
+}
+
+/// What can be switched on and off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Switches {
     /// TC ingress pulls small packets together.
     pub pull: bool,
     /// Malformed frames are logged.
     pub log: bool,
-    /// Use filters of a clsact qdisc even where the kernel has TCX.
-    pub clsact: bool,
+}
+
+impl Switches {
+    /// What is wished for; the rest stays as it is.
+    fn of(options: &Options<'_>, earlier: Option<&AttachRecord>) -> Self {
+        let is = |option| earlier.is_some_and(|record| record.has(option));
+        Self {
+            pull: options.pull.unwrap_or(is(AttachRecord::PULL)),
+            log: options.log.unwrap_or(is(AttachRecord::LOG)),
+        }
+    }
 }
 
 /// What attaching came to.
@@ -69,6 +89,8 @@ pub struct Attached {
     pub build: Build,
     /// The copy policy in force.
     pub policy: CopyPolicy,
+    /// What is switched on.
+    pub switches: Switches,
     /// Whether programs were replaced, not attached for the first time.
     pub upgraded: bool,
     /// What the user should know: why not native, why frags, what was cleared away.
@@ -93,6 +115,7 @@ pub fn plan(nic: &Nic, options: &Options<'_>) -> Result<Attached> {
         mode,
         build: builds(nic)[0],
         policy: (options.policy)(policy),
+        switches: Switches::of(options, current.as_ref().map(Attachment::record)),
         upgraded: current.is_some(),
         notes,
     })
@@ -140,7 +163,9 @@ pub fn attach(_lock: &Lock, nic: &Nic, options: &Options<'_>) -> Result<Attached
     }
     refuse_foreign(nic)?;
     let staged = slot.stage()?;
-    let attached = Attaching { nic, options, slot: &staged, notes }.fresh();
+    let attached =
+        Attaching { nic, options, slot: &staged, switches: Switches::of(options, None), notes }
+            .fresh();
     match attached.and_then(|attached| slot.commit(&staged).map(|()| attached)) {
         Ok(attached) => Ok(attached),
         Err(error) => {
@@ -197,6 +222,7 @@ struct Attaching<'a> {
     nic: &'a Nic,
     options: &'a Options<'a>,
     slot: &'a Slot,
+    switches: Switches,
     notes: Vec<String>,
 }
 
@@ -204,12 +230,12 @@ impl Attaching<'_> {
     fn fresh(mut self) -> Result<Attached> {
         let policy = (self.options.policy)(CopyPolicy::DEFAULT);
         let mut object =
-            Object::load(&parameters(self.nic, self.options, policy), Some(self.slot))?;
+            Object::load(&parameters(self.nic, self.switches, policy), Some(self.slot))?;
         // First, so that it need not share the processors with the TC programs.
         object.xdp(builds(self.nic)[0])?;
         let (link, mode, build) = object.while_loading_tc(|xdp| self.attach_xdp(xdp))?;
         self.notes.extend(warnings(self.nic, mode));
-        let mut record = record(self.nic, self.slot, self.options, mode, build);
+        let mut record = record(self.nic, self.slot, self.switches, mode, build);
         object.write_record(&record)?;
         pin_link(link, self.slot, slot::XDP_LINK)?;
         attach_tc(&mut object, self.nic, self.slot, &mut record, self.options.clsact)?;
@@ -223,6 +249,7 @@ impl Attaching<'_> {
             mode,
             build,
             policy,
+            switches: self.switches,
             upgraded,
             notes: self.notes,
         }
@@ -230,6 +257,12 @@ impl Attaching<'_> {
 
     /// Attaches XDP in the mode that is wanted, or in the best that the device takes.
     fn attach_xdp(&mut self, xdp: &mut XdpPrograms<'_>) -> Result<(FdLink, XdpMode, Build)> {
+        if let Some(limit) = preflight::exceeded_limit(self.nic) {
+            self.notes.push(format!(
+                "frags build: MTU {} is more than a single buffer holds: {limit}",
+                self.nic.mtu()
+            ));
+        }
         let native = match self.options.mode {
             ModeWanted::Only(mode) => {
                 if let Some(reason) = blocked(self.nic, mode) {
@@ -257,12 +290,6 @@ impl Attaching<'_> {
         mode: XdpMode,
     ) -> Result<(FdLink, Build)> {
         let mut refusals = Vec::new();
-        if let Some(limit) = preflight::exceeded_limit(self.nic) {
-            self.notes.push(format!(
-                "frags build: MTU {} is more than a single buffer holds: {limit}",
-                self.nic.mtu()
-            ));
-        }
         for &build in builds(self.nic) {
             match link_xdp(xdp.get(build)?, self.nic, mode) {
                 Ok(link) => {
@@ -284,24 +311,18 @@ impl Attaching<'_> {
     }
 }
 
-fn parameters(nic: &Nic, options: &Options<'_>, policy: CopyPolicy) -> Parameters {
+fn parameters(nic: &Nic, switches: Switches, policy: CopyPolicy) -> Parameters {
     Parameters {
         rx_queues: nic.max_rx_queues().max(1),
         tx_queues: nic.max_tx_queues().max(1),
         real_tx_queues: nic.tx_queues().max(1),
         policy,
-        pull: options.pull,
-        log: options.log,
+        pull: switches.pull,
+        log: switches.log,
     }
 }
 
-fn record(
-    nic: &Nic,
-    slot: &Slot,
-    options: &Options<'_>,
-    mode: XdpMode,
-    build: Build,
-) -> AttachRecord {
+fn record(nic: &Nic, slot: &Slot, switches: Switches, mode: XdpMode, build: Build) -> AttachRecord {
     let now = now();
     AttachRecord {
         layout: AttachRecord::LAYOUT,
@@ -312,16 +333,16 @@ fn record(
         mode: mode.flag(),
         rx_queues: nic.max_rx_queues().max(1),
         tx_queues: nic.max_tx_queues().max(1),
-        options: option_bits(options, build),
+        options: option_bits(switches, build),
         name: padded(nic.name()),
         version: padded(env!("CARGO_PKG_VERSION")),
     }
 }
 
-fn option_bits(options: &Options<'_>, build: Build) -> u64 {
+fn option_bits(switches: Switches, build: Build) -> u64 {
     let bit = |set: bool, bit: u64| if set { bit } else { 0 };
-    bit(options.pull, AttachRecord::PULL)
-        | bit(options.log, AttachRecord::LOG)
+    bit(switches.pull, AttachRecord::PULL)
+        | bit(switches.log, AttachRecord::LOG)
         | bit(build == Build::Frags, AttachRecord::FRAGS)
 }
 
@@ -359,11 +380,13 @@ fn replace(
     policy: CopyPolicy,
 ) -> Result<Attached> {
     let slot = attachment.slot();
-    let mut object = Object::load(&parameters(nic, options, policy), Some(slot))?;
-    let mut attaching = Attaching { nic, options, slot, notes: Vec::new() };
+    let switches = Switches::of(options, Some(attachment.record()));
+    let mut object = Object::load(&parameters(nic, switches, policy), Some(slot))?;
+    let mut attaching = Attaching { nic, options, slot, switches, notes: Vec::new() };
     let old = attachment.mode();
     object.xdp(builds(nic)[0])?;
     let (mode, build) = object.while_loading_tc(|xdp| match options.mode {
+        _ if attachment.xdp_program().is_none() => attaching.attach_missing_xdp(xdp),
         ModeWanted::Only(mode) if mode != old => attaching.change_mode(xdp, old),
         _ => Ok((old, attaching.replace_xdp(xdp)?)),
     })?;
@@ -371,7 +394,7 @@ fn replace(
     let mut record = AttachRecord {
         loaded_at: now(),
         mode: mode.flag(),
-        options: option_bits(options, build) | kept,
+        options: option_bits(switches, build) | kept,
         name: padded(nic.name()),
         version: padded(env!("CARGO_PKG_VERSION")),
         ..*attachment.record()
@@ -382,6 +405,16 @@ fn replace(
 }
 
 impl Attaching<'_> {
+    /// Attaches XDP where only TC is left of an attachment: somebody detached it, or a change of
+    /// mode was killed half-way.
+    fn attach_missing_xdp(&mut self, xdp: &mut XdpPrograms<'_>) -> Result<(XdpMode, Build)> {
+        self.slot.detach_link(slot::XDP_LINK)?;
+        let (link, mode, build) = self.attach_xdp(xdp)?;
+        pin_link(link, self.slot, slot::XDP_LINK)?;
+        self.notes.push("XDP was no longer attached: frames have gone uncounted".to_owned());
+        Ok((mode, build))
+    }
+
     /// The kernel fixes the mode of a link, so another mode takes another link.
     fn change_mode(&mut self, xdp: &mut XdpPrograms<'_>, old: XdpMode) -> Result<(XdpMode, Build)> {
         if let ModeWanted::Only(mode) = self.options.mode

@@ -27,6 +27,8 @@ pub struct Attachment {
     slot: Slot,
     record: AttachRecord,
     xdp: Option<LinkState>,
+    /// One of TC's links that is still attached.
+    tc: Option<LinkState>,
 }
 
 /// The counters of an attachment; the index is the queue.
@@ -55,10 +57,10 @@ impl Attachment {
             Err(_) if !slot.exists()? => return Ok(None),
             record => record?,
         };
-        let xdp = sys::open_pin(&slot.pin(slot::XDP_LINK))
-            .and_then(|link| sys::link_state(link.as_fd()))
-            .ok();
-        Ok(Some(Self { slot, record, xdp }))
+        let xdp = attached_link(&slot, slot::XDP_LINK);
+        let tc = attached_link(&slot, slot::INGRESS_LINK)
+            .or_else(|| attached_link(&slot, slot::EGRESS_LINK));
+        Ok(Some(Self { slot, record, xdp, tc }))
     }
 
     /// Where its pins are.
@@ -82,13 +84,22 @@ impl Attachment {
     }
 
     /// Whether the interface is gone; what is left is only pins.
-    pub fn is_stale(&self) -> bool {
-        self.xdp.is_none_or(|link| link.ifindex == 0)
+    pub const fn is_stale(&self) -> bool {
+        self.xdp.is_none() && self.tc.is_none()
+    }
+
+    /// The mode of XDP; `gone` if the interface is, `partial` if only XDP is.
+    pub fn state(&self) -> &'static str {
+        match (self.xdp, self.tc) {
+            (Some(_), _) => self.mode().name(),
+            (None, Some(_)) => "partial",
+            (None, None) => "gone",
+        }
     }
 
     /// Id of the XDP program, while there is one.
     pub fn xdp_program(&self) -> Option<u32> {
-        self.xdp.filter(|link| link.ifindex != 0).map(|link| link.prog_id)
+        self.xdp.map(|link| link.prog_id)
     }
 
     /// Ids of the TC ingress and egress programs where they are TCX links.
@@ -137,6 +148,12 @@ impl Attachment {
         sys::read_per_cpu(map.as_fd(), queues as usize, cpus)
             .map_err(|error| Error::io(action(), &error))
     }
+}
+
+/// A link of a slot, while it is attached to something.
+fn attached_link(slot: &Slot, name: &str) -> Option<LinkState> {
+    let link = sys::open_pin(&slot.pin(name)).ok()?;
+    sys::link_state(link.as_fd()).ok().filter(|link| link.ifindex != 0)
 }
 
 /// Text padded with zeros.

@@ -1,12 +1,13 @@
 //! The messages of the kernel programs, as they come.
 
-use std::{convert::Infallible, io, os::fd::AsFd};
+use std::{convert::Infallible, io, os::fd::AsFd, time::Duration};
 
 use aya_log::EbpfLogger;
 use log::{Log, Metadata, Record};
-use tokio::io::unix::AsyncFd;
+use nic_common::record::AttachRecord;
+use tokio::{io::unix::AsyncFd, time::timeout};
 
-use super::{attachment::Attachment, pinned};
+use super::{attachment::Attachment, pinned, slot::Slot};
 use crate::error::{Error, Result};
 
 /// Calls a function for each message.
@@ -24,7 +25,11 @@ impl<F: Fn(&str) + Send + Sync> Log for Sink<F> {
     fn flush(&self) {}
 }
 
-/// Hands every message of an attachment to `message`; ends only with an error.
+/// How often to look whether there is still something to follow. Nobody tells.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Hands every message of an attachment to `message`, also when its programs are replaced; ends
+/// only with an error: that it was detached, or logs no more.
 pub async fn follow(
     attachment: &Attachment,
     message: impl Fn(&str) + Send + Sync,
@@ -41,8 +46,20 @@ pub async fn follow(
     // SAFETY: an `OwnedFd` keeps its one descriptor open until it is dropped.
     let ready = unsafe { AsyncFd::register(ring) }.map_err(|error| failed(error.into()))?;
     loop {
-        let mut guard = ready.readable().await.map_err(failed)?;
-        logger.flush();
-        guard.clear_ready();
+        match timeout(LOOK, ready.readable()).await {
+            Ok(guard) => {
+                logger.flush();
+                guard.map_err(failed)?.clear_ready();
+            }
+            Err(_) => still_logs(attachment.slot(), &name)?,
+        }
+    }
+}
+
+fn still_logs(slot: &Slot, name: &str) -> Result<()> {
+    match Attachment::of(slot.clone())? {
+        Some(now) if now.record().has(AttachRecord::LOG) => Ok(()),
+        Some(_) => Err(Error::not_found(format!("{name} was attached again without its log"))),
+        None => Err(Error::not_found(format!("{name} was detached"))),
     }
 }

@@ -20,7 +20,7 @@ mod slot;
 mod sys;
 mod test_run;
 
-pub use attach::{Attached, ModeWanted, Options, attach, plan};
+pub use attach::{Attached, ModeWanted, Options, Switches, attach, plan};
 pub use attachment::Attachment;
 pub use bpffs::existing_root;
 pub use detach::detach;

@@ -25,17 +25,15 @@ pub const EGRESS: &str = "nic_egress";
 
 /// The map that aya-log's messages go through.
 const LOGS: &str = "AYA_LOGS";
-/// The smallest ring there is, for attachments that do not log.
-const NO_LOGS_BYTES: u32 = 4096;
-const LOGS_BYTES: u32 = 128 << 10;
 
 /// Where the maps of the object are pinned in a slot.
-const PINNED_MAPS: [(&str, &str); 5] = [
+const PINNED_MAPS: [(&str, &str); 6] = [
     ("NIC_RX", slot::RX),
     ("NIC_INGRESS", slot::INGRESS),
     ("NIC_TX", slot::TX),
     ("NIC_RECORD", slot::RECORD),
     (".data.policy", slot::POLICY),
+    (LOGS, slot::LOG),
 ];
 
 /// The two builds of the XDP program.
@@ -93,7 +91,6 @@ impl Object {
     pub fn load(parameters: &Parameters, slot: Option<&Slot>) -> Result<Self> {
         let word = parameters.policy.to_word();
         let (pull, log) = (u8::from(parameters.pull), u8::from(parameters.log));
-        let logs_bytes = if parameters.log { LOGS_BYTES } else { NO_LOGS_BYTES };
         let mut loader = loader();
         loader
             .verifier_log_level(VerifierLogLevel::DEBUG | VerifierLogLevel::STATS)
@@ -103,8 +100,7 @@ impl Object {
             .override_global("TX_QUEUES", &parameters.real_tx_queues, true)
             .map_max_entries("NIC_RX", parameters.rx_queues)
             .map_max_entries("NIC_INGRESS", parameters.rx_queues)
-            .map_max_entries("NIC_TX", parameters.tx_queues)
-            .map_max_entries(LOGS, logs_bytes);
+            .map_max_entries("NIC_TX", parameters.tx_queues);
         if let Some(slot) = slot {
             for (map, pin) in PINNED_MAPS {
                 loader.map_pin_path(map, slot.pin(pin));

@@ -34,6 +34,8 @@ pub const TX: &str = "tx";
 pub const RECORD: &str = "record";
 /// The map of the copy policy.
 pub const POLICY: &str = "policy";
+/// The ring of the log.
+pub const LOG: &str = "log";
 
 /// One interface in one network namespace: where its pins are.
 #[derive(Clone, Debug, PartialEq, Eq)]
