@@ -591,7 +591,9 @@ fn touched(changes: &BTreeMap<Key, Change>, current: &Settings) -> BTreeMap<Key,
     };
     current
         .iter()
-        .filter(|(key, setting)| is_touched(key, setting))
+        // What is only requested follows from others. To wish it again changes nothing, and to
+        // give it back would take the wish away.
+        .filter(|(key, setting)| is_touched(key, setting) && !setting.is_only_requested())
         .map(|(key, setting)| (key.clone(), setting.value.clone()))
         .collect()
 }

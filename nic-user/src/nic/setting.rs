@@ -239,6 +239,15 @@ pub struct Setting {
 }
 
 impl Setting {
+    /// How the note of a feature begins whose wish the device has not granted, because of what it
+    /// depends on. The kernel remembers the wish (`wanted_features`).
+    pub const REQUESTED: &str = "requested ";
+
+    /// Whether it is not what was wished.
+    pub fn is_only_requested(&self) -> bool {
+        self.note.as_ref().is_some_and(|note| note.starts_with(Self::REQUESTED))
+    }
+
     /// A setting that the user decides about, without known limits.
     pub fn new(value: impl Into<Value>) -> Self {
         Self {

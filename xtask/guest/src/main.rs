@@ -5,6 +5,7 @@
 //! which tests (a part of their names).
 
 mod card;
+mod control;
 mod frames;
 mod header_length;
 mod kernel_answers;
@@ -45,6 +46,7 @@ const OF_A_CARD: &[(&str, Test)] = &[
     ("native_counts_are_the_kernels", card::native_counts_are_the_kernels),
     ("generic_counts_are_the_kernels", card::generic_counts_are_the_kernels),
     ("shown_is_what_the_kernel_says", show::shown_is_what_the_kernel_says),
+    ("every_setting_is_changed_and_restored", control::every_setting_is_changed_and_restored),
     ("upgrade_under_traffic_loses_nothing", card::upgrade_under_traffic_loses_nothing),
 ];
 

@@ -415,6 +415,16 @@ fn a_wish_that_was_not_granted_is_taken_back() {
 }
 
 #[test]
+fn a_wish_from_before_is_not_taken_away() {
+    let (lab, fake) = (Lab::new(), Fake::full());
+    let mut fake = fake.fault(0, Fault::Errno(libc::EOPNOTSUPP));
+    let gro = fake.settings.get_mut(&"feature.rx-gro".parse().unwrap()).unwrap();
+    gro.note = Some("requested on".to_owned());
+    lab.apply(&["feature.gro=on"], &mut fake);
+    assert_eq!(fake.writes.len(), 1);
+}
+
+#[test]
 fn another_interface_is_not_written_to() {
     let (lab, mut fake) = (Lab::new(), Fake::full());
     lab.apply(EVERYTHING, &mut fake);

@@ -15,9 +15,10 @@ fn setting(feature: Feature) -> Setting {
     let fixed = |by: &str| Access::Fixed { by: by.to_owned() };
     let (access, note) = match feature.state() {
         FeatureState::AsWanted => (Access::ReadWrite, None),
-        FeatureState::Requested => {
-            (Access::ReadWrite, Some(format!("requested {}", Value::from(feature.wanted))))
-        }
+        FeatureState::Requested => (
+            Access::ReadWrite,
+            Some(format!("{}{}", Setting::REQUESTED, Value::from(feature.wanted))),
+        ),
         FeatureState::Fixed => (fixed("driver"), None),
         FeatureState::Never => (fixed("kernel"), None),
     };
