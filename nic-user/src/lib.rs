@@ -2,6 +2,7 @@
 //! happened.
 
 pub mod cli;
+pub mod control;
 pub mod counters;
 pub mod decode;
 pub mod error;

@@ -1,10 +1,9 @@
 //! Settings are read and changed on devices of the real kernel, and equal what ethtool says.
 
 mod common;
+mod tap;
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
-use std::os::fd::AsRawFd;
 use std::process::Command;
 
 use nic_user::lab::{Host, Lab, Shape};
@@ -19,36 +18,7 @@ use nic_user::netlink::ethtool::rings::Ring;
 use nic_user::netlink::netdev::Netdev;
 use nic_user::netlink::netdev::napi::NapiParameter;
 use nic_user::netlink::netdev::queue::{Direction, QueueId};
-
-const TAP: &str = "nic-tap";
-
-/// A tap device of a lab's host; gone when dropped.
-struct Tap {
-    _file: File,
-    ifindex: u32,
-}
-
-impl Tap {
-    fn new(host: &Host) -> Self {
-        let file = host.run(make_tap).unwrap();
-        let ifindex = host.links(|links| links.by_name(TAP)).unwrap().ifindex;
-        Self { _file: file, ifindex }
-    }
-}
-
-fn make_tap() -> File {
-    const TUNSETIFF: libc::Ioctl = 0x4004_54ca;
-    let file = OpenOptions::new().read(true).write(true).open("/dev/net/tun").unwrap();
-    // SAFETY: `ifreq` is plain data for which all zeroes are valid.
-    let mut ifreq: libc::ifreq = unsafe { std::mem::zeroed() };
-    for (to, from) in ifreq.ifr_name.iter_mut().zip(TAP.as_bytes()) {
-        *to = *from as libc::c_char;
-    }
-    ifreq.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI) as libc::c_short;
-    // SAFETY: `ifreq` is what TUNSETIFF reads and writes, and outlives the call.
-    assert_eq!(unsafe { libc::ioctl(file.as_raw_fd(), TUNSETIFF, &mut ifreq) }, 0);
-    file
-}
+use tap::{NAME as TAP, Tap};
 
 fn lab(queues: u32) -> Lab {
     Lab::new(Shape { queues, mtu: 1500 }).unwrap()

@@ -1,5 +1,6 @@
 //! The command line: one file a command, from arguments to a library call to output.
 
+mod apply;
 mod attach;
 mod completions;
 mod decode;
@@ -9,8 +10,13 @@ mod located;
 mod log;
 mod man;
 mod name;
+mod plan;
 mod policy;
+mod restore;
 mod schema;
+mod set;
+mod settings;
+mod show;
 mod stats;
 mod target;
 
@@ -52,6 +58,11 @@ struct Cli {
 enum Command {
     Attach(attach::Args),
     Stats(stats::Args),
+    Show(show::Args),
+    Plan(plan::Args),
+    Apply(apply::Args),
+    Set(set::Args),
+    Restore(restore::Args),
     List(list::Args),
     Detach(detach::Args),
     Log(log::Args),
@@ -66,6 +77,11 @@ impl Command {
         match self {
             Self::Attach(args) => attach::run(&args, out),
             Self::Stats(args) => stats::run(&args, out),
+            Self::Show(args) => show::run(&args, out),
+            Self::Plan(args) => plan::run(&args, out),
+            Self::Apply(args) => apply::run(&args, out),
+            Self::Set(args) => set::run(&args, out),
+            Self::Restore(args) => restore::run(&args, out),
             Self::List(args) => list::run(&args, out),
             Self::Detach(args) => detach::run(&args, out),
             Self::Log(args) => log::run(&args, out),
@@ -117,6 +133,9 @@ fn run(command: Command) -> ExitCode {
 ///
 /// The library wraps what it meets in [`Error`]; a bare [`io::Error`] is one of standard output.
 fn fail(error: &anyhow::Error) -> ExitCode {
+    if error.is::<plan::ChangesPending>() {
+        return ExitCode::from(plan::CHANGES_PENDING);
+    }
     let mut kind = Kind::Failed;
     let mut message = format!("{error:#}");
     if let Some(error) = error.downcast_ref::<io::Error>() {

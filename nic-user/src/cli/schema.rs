@@ -5,8 +5,12 @@ use std::io::Write;
 use clap::builder::PossibleValuesParser;
 use schemars::{JsonSchema, Schema, schema_for};
 
-use super::{attach, detach, list, log};
+use super::{attach, detach, list, log, show};
 use crate::{
+    control::{
+        Profile,
+        model::{ApplyDocument, PlanDocument, RestoreDocument},
+    },
     counters,
     decode::Decoded,
     report::{
@@ -16,13 +20,18 @@ use crate::{
     },
 };
 
-/// Every JSON document that nicctl prints.
+/// Every JSON document that nicctl prints, and the profile that it reads.
 const DOCUMENTS: &[Document] = &[
+    Document::of::<ApplyDocument>("apply", "nicctl apply --json and nicctl set --json"),
     Document::of::<attach::Document>("attach", "nicctl attach --json"),
     Document::of::<Decoded>("decode", "one line of nicctl decode --json"),
     Document::of::<detach::Document>("detach", "nicctl detach --json"),
     Document::of::<list::Document>("list", "nicctl list --json"),
     Document::of::<log::Document>("log", "one line of nicctl log --json"),
+    Document::of::<PlanDocument>("plan", "nicctl plan --json, and apply and set with --dry-run"),
+    Document::of::<Profile>("profile", "a profile, which is written in TOML"),
+    Document::of::<RestoreDocument>("restore", "nicctl restore --json"),
+    Document::of::<show::document::Document>("show", "nicctl show --json"),
     Document::of::<counters::model::Document>("stats", "nicctl stats --json"),
 ];
 

@@ -414,6 +414,10 @@ fn bins(counts: &[u64], start: fn(usize) -> u32) -> Vec<Bin> {
 }
 
 #[cfg(test)]
+#[path = "../../tests/schema/mod.rs"]
+mod schema;
+
+#[cfg(test)]
 mod tests {
     use std::time::Duration;
 
@@ -520,51 +524,6 @@ mod tests {
         assert_eq!(rates(Some(&[before])), [Some(json!(2.0)), known.clone(), known]);
     }
 
-    /// What contradicts `schema` in `value`, as far as the keywords go that schemas of plain
-    /// structs are made of. Fields that the schema does not know are errors too.
-    fn mismatch(root: &Value, schema: &Value, value: &Value) -> Option<String> {
-        if let Some(name) = schema["$ref"].as_str() {
-            return mismatch(root, root.pointer(name.trim_start_matches('#'))?, value);
-        }
-        if let Some(constant) = schema.get("const") {
-            return (constant != value).then(|| format!("{value} is not {constant}"));
-        }
-        if let Some(choices) = schema["anyOf"].as_array() {
-            let errors: Option<Vec<_>> =
-                choices.iter().map(|choice| mismatch(root, choice, value)).collect();
-            return errors.map(|errors| errors.join(" and "));
-        }
-        let kind = match value {
-            Value::Null => "null",
-            Value::Bool(_) => "boolean",
-            Value::Number(n) if n.is_u64() => "integer",
-            Value::Number(_) => "number",
-            Value::String(_) => "string",
-            Value::Array(_) => "array",
-            Value::Object(_) => "object",
-        };
-        let is = |kind: &str| {
-            schema["type"] == kind
-                || schema["type"].as_array().is_some_and(|kinds| kinds.contains(&kind.into()))
-        };
-        let fits = is(kind) || kind == "integer" && is("number");
-        if !fits {
-            return Some(format!("{value} is not {}", schema["type"]));
-        }
-        let items = value.as_array().into_iter().flatten();
-        let mut nested = items.filter_map(|item| mismatch(root, &schema["items"], item));
-        let fields = value.as_object().into_iter().flatten();
-        let mut named = fields.filter_map(|(name, field)| match schema["properties"].get(name) {
-            Some(schema) => mismatch(root, schema, field).map(|error| format!("{name}: {error}")),
-            None => Some(format!("{name} is not in the schema")),
-        });
-        let required = schema["required"].as_array().into_iter().flatten();
-        let mut missing = required
-            .filter(|name| name.as_str().is_some_and(|name| value.get(name).is_none()))
-            .map(|name| format!("{name} is missing"));
-        nested.next().or_else(|| named.next()).or_else(|| missing.next())
-    }
-
     /// Whether `total` is the sum of `queues` in `field`.
     fn adds_up(interface: &Value, side: &str, field: &str) -> bool {
         let of = |sides: &Value| sides[side][field].as_u64();
@@ -602,7 +561,7 @@ mod tests {
         for histogram in [false, true] {
             for before in [None, Some(&[][..]), Some(&all[..])] {
                 let document = json_of(&View { histogram, ..VIEW }, before, &all);
-                assert_eq!(mismatch(&schema, &schema, &document), None);
+                assert_eq!(schema::mismatch(&schema, &document), None);
             }
         }
         let wrong = [
@@ -610,6 +569,6 @@ mod tests {
             json!({"version": 1, "interfaces": [{}]}),
             json!({"version": 1}),
         ];
-        assert!(wrong.iter().all(|document| mismatch(&schema, &schema, document).is_some()));
+        assert!(wrong.iter().all(|document| schema::mismatch(&schema, document).is_some()));
     }
 }

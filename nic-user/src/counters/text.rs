@@ -13,7 +13,9 @@ use super::{
     rates::{Rate, Rates, SideRates},
 };
 use crate::report::{
-    WIDTH, number,
+    WIDTH,
+    cell::cell,
+    number, paragraph,
     style::Style,
     table::{Align, Table},
     time::rfc3339,
@@ -45,7 +47,7 @@ pub fn write_counters(
     writeln!(out, "rx-copybreak {copybreak}, max-linear {linear}, split {split}")?;
     counter_table(queues).write(out, style)?;
     for (label, items) in paragraphs(&queues.total) {
-        write_paragraph(out, label, &items)?;
+        paragraph::write_items(out, style, (label, LABEL), &items)?;
     }
     Ok(())
 }
@@ -89,22 +91,12 @@ fn write_heading(
     snapshot: &Snapshot,
     when: &str,
 ) -> io::Result<()> {
-    let (name, mode) = (shown(&snapshot.name, 32), shown(&snapshot.mode, 10));
+    let (name, mode) = (cell(&snapshot.name, 32), cell(&snapshot.mode, 10));
     writeln!(out, "{}  {mode}  {when}", style.bold(name))?;
     match &snapshot.netns {
-        Some(netns) => writeln!(out, "netns {}", shown(netns, WIDTH - 6)),
+        Some(netns) => writeln!(out, "netns {}", cell(netns, WIDTH - 6)),
         None => Ok(()),
     }
-}
-
-/// A name for a terminal: it may have any byte in it, and any length.
-fn shown(name: &str, columns: usize) -> String {
-    let escape = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.into() };
-    let name: String = name.chars().map(escape).collect();
-    if name.chars().count() <= columns {
-        return name;
-    }
-    name.chars().take(columns - 1).chain(['…']).collect()
 }
 
 fn counter_table(queues: &Queues) -> Table<8> {
@@ -257,23 +249,6 @@ fn average(value: f64) -> String {
 
 fn percent(share: f64) -> String {
     format!("{:.1}%", share * 100.0)
-}
-
-/// Writes `label` and, beside it, `items` over as many lines as they need.
-fn write_paragraph(out: &mut dyn Write, label: &str, items: &[String]) -> io::Result<()> {
-    let mut line = format!("{label:<LABEL$}");
-    for (index, item) in items.iter().enumerate() {
-        let comma = if index + 1 < items.len() { "," } else { "" };
-        let is_first = line.len() == LABEL;
-        if !is_first && line.len() + 1 + item.len() + comma.len() > WIDTH {
-            writeln!(out, "{line}")?;
-            line = " ".repeat(LABEL);
-        } else if !is_first {
-            line.push(' ');
-        }
-        line.extend([item, comma]);
-    }
-    if items.is_empty() { Ok(()) } else { writeln!(out, "{line}") }
 }
 
 /// The bins from the first to the last that has frames, each with a bar.

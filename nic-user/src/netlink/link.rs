@@ -78,8 +78,15 @@ pub struct LinkInfo {
     pub kind: Option<String>,
     /// Ethernet address; `None` for links that have none, or one of another length.
     pub mac: Option<[u8; 6]>,
+    /// The Ethernet address that the device was made with; `None` for virtual ones. Since Linux
+    /// 5.5.
+    pub permanent_mac: Option<[u8; 6]>,
     /// Largest packet without the link header, in bytes.
     pub mtu: u32,
+    /// The least MTU that the device takes.
+    pub min_mtu: Option<u32>,
+    /// The largest MTU that the device takes; `None` if it has no limit of its own.
+    pub max_mtu: Option<u32>,
     /// Whether it is administratively up (`IFF_UP`).
     pub up: bool,
     /// Whether packets can pass (`IFF_RUNNING`): up, with a carrier, and the kernel knows it.
@@ -134,7 +141,10 @@ impl LinkInfo {
             match attribute {
                 LinkAttrs::Ifname(name) => self.name = text(name),
                 LinkAttrs::Address(address) => self.mac = address.try_into().ok(),
+                LinkAttrs::PermAddress(address) => self.permanent_mac = address.try_into().ok(),
                 LinkAttrs::Mtu(mtu) => self.mtu = mtu,
+                LinkAttrs::MinMtu(mtu) => self.min_mtu = Some(mtu),
+                LinkAttrs::MaxMtu(mtu) => self.max_mtu = Some(mtu).filter(|&mtu| mtu != 0),
                 LinkAttrs::NumRxQueues(queues) => self.rx_queues = queues,
                 LinkAttrs::NumTxQueues(queues) => self.tx_queues = queues,
                 LinkAttrs::Master(ifindex) => self.master = Some(ifindex),

@@ -52,6 +52,38 @@ pub enum MaxSize {
     GroIpv4,
 }
 
+impl MaxSize {
+    const fn attribute(self) -> u16 {
+        match self {
+            Self::Gso => IFLA_GSO_MAX_SIZE,
+            Self::Gro => IFLA_GRO_MAX_SIZE,
+            Self::GsoIpv4 => IFLA_GSO_IPV4_MAX_SIZE,
+            Self::GroIpv4 => IFLA_GRO_IPV4_MAX_SIZE,
+        }
+    }
+}
+
+/// A setting of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkChange {
+    /// Largest packet without the link header, in bytes.
+    Mtu(u32),
+    /// A limit of segmentation or receive offload, in bytes.
+    MaxSize(MaxSize, u32),
+    /// Most segments that a packet handed to the device may become.
+    GsoMaxSegs(u32),
+}
+
+impl LinkChange {
+    fn encode(self, request: Request) -> Request {
+        match self {
+            Self::Mtu(bytes) => request.u32(IFLA_MTU, bytes),
+            Self::MaxSize(which, bytes) => request.u32(which.attribute(), bytes),
+            Self::GsoMaxSegs(segments) => request.u32(IFLA_GSO_MAX_SEGS, segments),
+        }
+    }
+}
+
 /// One end of a veth pair to be made.
 #[derive(Clone, Copy, Debug)]
 pub struct VethEnd<'a> {
@@ -93,13 +125,15 @@ impl Links {
 
     /// Sets a limit of segmentation or receive offload, in bytes.
     pub fn set_max_size(&mut self, ifindex: u32, which: MaxSize, bytes: u32) -> Result<()> {
-        let attribute = match which {
-            MaxSize::Gso => IFLA_GSO_MAX_SIZE,
-            MaxSize::Gro => IFLA_GRO_MAX_SIZE,
-            MaxSize::GsoIpv4 => IFLA_GSO_IPV4_MAX_SIZE,
-            MaxSize::GroIpv4 => IFLA_GRO_IPV4_MAX_SIZE,
-        };
-        self.set(edit(ifindex).u32(attribute, bytes))
+        self.set(edit(ifindex).u32(which.attribute(), bytes))
+    }
+
+    /// Changes several settings with one message; returns what the kernel remarks. Whatever their
+    /// order is here, it sets the MTU first, and the sizes for IPv4 last, so that those that
+    /// overwrite them do no harm (`do_setlink`).
+    pub fn change(&mut self, ifindex: u32, changes: &[LinkChange]) -> Result<Option<String>> {
+        let request = changes.iter().fold(edit(ifindex), |request, change| change.encode(request));
+        Ok(self.socket.request(libc::RTM_SETLINK, 0, request.as_bytes())?.warning)
     }
 
     /// Sets how many segments a packet handed to the device for segmentation can have.

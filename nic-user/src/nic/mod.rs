@@ -1,10 +1,16 @@
 //! What a NIC is and has: its links, queues, driver, and the programs on it.
 
+pub mod copybreak;
 pub mod drivers;
+pub mod interrupts;
 pub mod name;
 pub mod namespace;
 pub mod preflight;
 pub mod resolve;
+pub mod setting;
+pub mod settings;
+pub mod sysfs;
+pub mod topology;
 
 pub use name::InterfaceName;
 
@@ -35,12 +41,7 @@ pub struct Nic {
 impl Nic {
     /// The interface called `name`.
     pub fn by_name(name: &InterfaceName) -> Result<Self> {
-        let mut links = open(format_args!("read interface {name}"))?;
-        match links.by_name(name.as_str()) {
-            Ok(link) => Self::of(link),
-            Err(error) if error.errno == libc::ENODEV => Err(not_found(name, &mut links)),
-            Err(error) => Err(error.while_doing(format_args!("read interface {name}"))),
-        }
+        Self::of(link(name)?)
     }
 
     /// The interface with this index.
@@ -137,6 +138,15 @@ impl Nic {
     pub const fn peer(&self) -> Option<DeviceRef> {
         self.link.peer
     }
+}
+
+/// The link called `name`, without asking its driver.
+pub fn link(name: &InterfaceName) -> Result<LinkInfo> {
+    let mut links = open(format_args!("read interface {name}"))?;
+    links.by_name(name.as_str()).map_err(|error| match error.errno {
+        libc::ENODEV => not_found(name, &mut links),
+        _ => error.while_doing(format_args!("read interface {name}")),
+    })
 }
 
 /// Every link of the current network namespace, by index, without asking drivers.

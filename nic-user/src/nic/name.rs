@@ -77,7 +77,7 @@ impl fmt::Display for InterfaceName {
 }
 
 /// The candidate that `name` most likely meant, if one is near enough to suggest.
-pub(super) fn nearest<'a>(
+pub(crate) fn nearest<'a>(
     name: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {

@@ -1,7 +1,9 @@
 //! What output has in common: tables, numbers for people, JSON documents, colour.
 
+pub mod cell;
 pub mod json;
 pub mod number;
+pub mod paragraph;
 pub mod style;
 pub mod table;
 pub mod time;

@@ -10,6 +10,7 @@ mod header_length;
 mod kernel_answers;
 mod machine;
 mod nicctl;
+mod show;
 mod stacked;
 
 use std::{
@@ -43,6 +44,7 @@ type Test = fn(&Guest) -> Outcome;
 const OF_A_CARD: &[(&str, Test)] = &[
     ("native_counts_are_the_kernels", card::native_counts_are_the_kernels),
     ("generic_counts_are_the_kernels", card::generic_counts_are_the_kernels),
+    ("shown_is_what_the_kernel_says", show::shown_is_what_the_kernel_says),
     ("upgrade_under_traffic_loses_nothing", card::upgrade_under_traffic_loses_nothing),
 ];
 

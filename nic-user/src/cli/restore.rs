@@ -1,0 +1,53 @@
+//! `nicctl restore`: back to what there was before nicctl came.
+
+use std::io::{self, Write};
+
+use super::{settings::InterfaceArgs, target};
+use crate::{
+    control::{self, Journals, model::RestoreDocument, text},
+    offload::Lock,
+    report::{json, style::Style},
+};
+
+/// Give back every setting that nicctl changed
+///
+/// Goes by what was written down before the first change, so it also helps after an apply or a
+/// restore that was interrupted. An interface that only has the name of the one that was changed
+/// is told apart, and left alone.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  nicctl restore eth0
+  nicctl restore eth0 --dry-run")]
+pub(super) struct Args {
+    #[command(flatten)]
+    interface: InterfaceArgs,
+
+    /// Say what would be given back, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Print JSON (`nicctl schema restore`)
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+    let mut device = args.interface.open()?;
+    let journals = Journals::system();
+    let restored = if args.dry_run {
+        control::restore::preview(&mut device, &journals)?
+    } else {
+        let _lock = Lock::take(target::say_waiting)?;
+        control::restore(&mut device, &journals)?
+    };
+    report(&restored, args.json, out)?;
+    restored.error().map_or(Ok(()), |error| Err(error.into()))
+}
+
+fn report(restored: &control::Restored, as_json: bool, out: &mut dyn Write) -> io::Result<()> {
+    if as_json {
+        return json::write_pretty(out, &RestoreDocument::from(restored));
+    }
+    text::write_restored(restored, out, Style::for_stdout())
+}

@@ -1,0 +1,136 @@
+//! What the commands that change settings have in common: from arguments to a plan to its text.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, Write},
+};
+
+use clap::Args;
+
+use super::{name, target};
+use crate::{
+    control::{
+        self, Context, Desired, Device, Journals, KernelDevice, Plan, Profile, Report,
+        journal::{Found, Obtained},
+        model::{ApplyDocument, PlanDocument},
+        plan::Xdp,
+        text,
+    },
+    error::Result,
+    netlink::link::XdpMode,
+    nic::{InterfaceName, Nic},
+    offload::{Attachment, Lock, Slot},
+    report::{json, style::Style},
+};
+
+/// The interface whose settings are meant: itself, not what is below it.
+#[derive(Debug, Args)]
+pub(super) struct InterfaceArgs {
+    /// The interface
+    #[arg(value_name = "IFACE", value_parser = name::utf8())]
+    interface: String,
+
+    /// The network namespace that the interface is in, as `ip netns` names it
+    #[arg(long, value_name = "NAME", value_parser = name::utf8())]
+    netns: Option<String>,
+}
+
+impl InterfaceArgs {
+    pub(super) fn open(&self) -> Result<KernelDevice> {
+        let name = InterfaceName::new(&self.interface)?;
+        target::enter(self.netns.as_deref())?;
+        KernelDevice::new(Nic::by_name(&name)?)
+    }
+}
+
+/// Loads a profile, and checks that it is for this device.
+pub(super) fn profile(name_or_path: &str, device: &KernelDevice) -> Result<Desired> {
+    let profile = Profile::load(name_or_path)?;
+    profile.check_match(&device.identity(), device.speed())?;
+    Ok(profile.settings)
+}
+
+/// Plans what is wanted of the device as it is now.
+pub(super) fn plan(
+    device: &mut KernelDevice,
+    desired: &Desired,
+    journals: &Journals,
+) -> Result<Plan> {
+    let identity = device.identity();
+    let obtained = obtained(journals, device)?;
+    let current = device.read()?;
+    let context = Context { identity: &identity, xdp: xdp(device), obtained: &obtained };
+    control::plan(desired, &current, &context)
+}
+
+/// What the device made of wishes before; nothing, if the journal is about another one.
+fn obtained(
+    journals: &Journals,
+    device: &KernelDevice,
+) -> Result<BTreeMap<crate::nic::setting::Key, Obtained>> {
+    Ok(match journals.find(&device.identity())? {
+        Found::Same(journal) => journal.obtained,
+        Found::Nothing | Found::Other { .. } => BTreeMap::new(),
+    })
+}
+
+/// The native XDP program on the device. Of one that is not nicctl's, only the kernel knows
+/// whether it reads several buffers, and has the last word.
+fn xdp(device: &KernelDevice) -> Xdp {
+    if device.nic().xdp().iter().all(|attachment| attachment.mode != XdpMode::Native) {
+        return Xdp::None;
+    }
+    let slot = Slot::new(device.identity().netns_cookie, device.nic().ifindex());
+    let single =
+        |attachment: &Attachment| !attachment.record().has(nic_common::record::AttachRecord::FRAGS);
+    match Attachment::of(slot) {
+        Ok(Some(attachment)) if single(&attachment) => Xdp::SingleBuffer,
+        _ => Xdp::Frags,
+    }
+}
+
+pub(super) fn write_plan(plan: &Plan, as_json: bool, out: &mut dyn Write) -> io::Result<()> {
+    if as_json {
+        return json::write_pretty(out, &PlanDocument::from(plan));
+    }
+    text::write_plan(plan, out, Style::for_stdout())
+}
+
+/// Plans what is wanted, and does it, unless only the plan was asked for. Nobody else changes
+/// anything meanwhile.
+pub(super) fn carry_out(
+    device: &mut KernelDevice,
+    desired: &Desired,
+    options: &CarryOutArgs,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
+    let journals = Journals::system();
+    if options.dry_run {
+        let plan = plan(device, desired, &journals)?;
+        return Ok(write_plan(&plan, options.json, out)?);
+    }
+    let _lock = Lock::take(target::say_waiting)?;
+    let plan = plan(device, desired, &journals)?;
+    let mut report = control::apply(device, &plan, &journals)?;
+    write_report(&report, options.json, out)?;
+    report.error().map_or(Ok(()), |error| Err(error.into()))
+}
+
+fn write_report(report: &Report, as_json: bool, out: &mut dyn Write) -> io::Result<()> {
+    if as_json {
+        return json::write_pretty(out, &ApplyDocument::from(report));
+    }
+    text::write_report(report, out, Style::for_stdout())
+}
+
+/// How a plan is carried out.
+#[derive(Debug, Args)]
+pub(super) struct CarryOutArgs {
+    /// Say what would be done, as `nicctl plan` does, and do nothing
+    #[arg(long)]
+    pub(super) dry_run: bool,
+
+    /// Print JSON (`nicctl schema apply`; with --dry-run, `nicctl schema plan`)
+    #[arg(long)]
+    pub(super) json: bool,
+}

@@ -1,0 +1,192 @@
+//! Giving settings back: the same for an apply that failed and for `nicctl restore`.
+//!
+//! It does not go by what was done, but by what is: everything that is not what it was is
+//! written, until all is, or nothing helps. So it does not matter where an apply, or giving back
+//! itself, was interrupted.
+
+use std::collections::BTreeMap;
+
+use super::{
+    device::Device,
+    plan::{self, Change},
+    rules,
+};
+use crate::{
+    error::{Error, Kind},
+    nic::setting::{Group, Key, Settings, Value},
+};
+
+/// How often everything that is left is tried. The first time in reverse, as it was done; the
+/// second in the order of doing, for what depends on each other the other way round; then twice
+/// one by one, so that what can not be given back does not keep what can.
+const ROUNDS: usize = 4;
+
+/// From this round on, settings are written one by one.
+const ONE_BY_ONE: usize = 2;
+
+/// A setting that could not be given back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// Which.
+    pub key: Key,
+    /// What it is; `None` if that can not be read.
+    pub is: Option<Value>,
+    /// What it was.
+    pub was: Value,
+    /// What the kernel says, if it refuses.
+    pub error: Option<String>,
+}
+
+/// What came of giving back.
+#[derive(Debug, Default)]
+pub struct GivenBack {
+    /// What was changed, and to what.
+    pub changes: Vec<Change>,
+    /// What is not as it was.
+    pub left: Vec<Left>,
+    /// What there is no more: a queue, an interrupt.
+    pub gone: Vec<Key>,
+    /// The interface itself is gone, and its settings with it.
+    pub vanished: Option<Error>,
+}
+
+impl GivenBack {
+    /// Whether everything is as it was, as far as it still exists.
+    pub const fn is_complete(&self) -> bool {
+        self.left.is_empty() && self.vanished.is_none()
+    }
+}
+
+/// Makes everything what it was.
+pub fn give_back(device: &mut dyn Device, originals: &BTreeMap<Key, Value>) -> GivenBack {
+    let mut run = Run { device, originals, first: BTreeMap::new(), errors: BTreeMap::new() };
+    let mut last = Err(Error::failed("not read"));
+    for round in 0..=ROUNDS {
+        last = run.device.read();
+        match &last {
+            Ok(current) => {
+                let differing = differing(originals, current);
+                for change in &differing {
+                    run.first.entry(change.key.clone()).or_insert_with(|| change.clone());
+                }
+                let refused = if round == 0 { run.wishes(current) } else { Vec::new() };
+                if differing.is_empty() && refused.is_empty() || round == ROUNDS {
+                    break;
+                }
+                run.write([differing, refused].concat(), round);
+            }
+            Err(error) if error.kind() == Kind::NotFound => break,
+            // It may be readable again: that is tried like everything else.
+            Err(_) => {}
+        }
+    }
+    run.outcome(last)
+}
+
+/// The changes that make `current` what it was.
+pub(super) fn differing(originals: &BTreeMap<Key, Value>, current: &Settings) -> Vec<Change> {
+    originals
+        .iter()
+        .filter_map(|(key, was)| {
+            let is = &current.get(key)?.value;
+            (!plan::same(key, is, was)).then(|| change(key, is, was))
+        })
+        .collect()
+}
+
+fn change(key: &Key, from: &Value, to: &Value) -> Change {
+    let (key, from, to) = (key.clone(), from.clone(), to.clone());
+    Change { key, from, to, asked: None, kept: false, best_effort: false }
+}
+
+struct Run<'a> {
+    device: &'a mut dyn Device,
+    originals: &'a BTreeMap<Key, Value>,
+    /// What each setting was when it was first found to differ.
+    first: BTreeMap<Key, Change>,
+    /// What the kernel last said about each.
+    errors: BTreeMap<Key, String>,
+}
+
+impl Run<'_> {
+    /// Features that are what they were. They are written all the same: the kernel remembers a
+    /// wish that it could not grant (`wanted_features`, net/core/dev.c), and would grant it later.
+    fn wishes(&self, current: &Settings) -> Vec<Change> {
+        let is_same = |key: &Key, was: &Value| {
+            current.get(key).is_some_and(|setting| plan::same(key, &setting.value, was))
+        };
+        self.originals
+            .iter()
+            .filter(|(key, was)| key.group == Group::Feature && is_same(key, was))
+            .map(|(key, was)| change(key, was, was))
+            .collect()
+    }
+
+    fn write(&mut self, differing: Vec<Change>, round: usize) {
+        let reverse = round.is_multiple_of(2);
+        let fewer_queues = plan::gets_fewer_queues(&differing);
+        // The reverse of the order in which the opposite was done.
+        let stage = |key: &Key| rules::stage_of(key, fewer_queues != reverse);
+        let stages = plan::by_stage(differing, stage);
+        let mut writes: Vec<Vec<Change>> = stages.into_values().collect();
+        if reverse {
+            writes.reverse();
+        }
+        if round >= ONE_BY_ONE {
+            writes = writes.into_iter().flatten().map(|change| vec![change]).collect();
+        }
+        for changes in writes {
+            self.write_together(&changes);
+        }
+    }
+
+    fn write_together(&mut self, changes: &[Change]) {
+        let Some(group) = changes.first().map(|change| change.key.group) else { return };
+        let values: Vec<(String, Value)> =
+            changes.iter().map(|change| (change.key.name.clone(), change.to.clone())).collect();
+        let error = self.device.write(group, &values).err();
+        for change in changes {
+            match &error {
+                Some(error) => self.errors.insert(change.key.clone(), error.to_string()),
+                None => self.errors.remove(&change.key),
+            };
+        }
+    }
+
+    fn outcome(mut self, last: crate::error::Result<Settings>) -> GivenBack {
+        let mut given = GivenBack::default();
+        match last {
+            Err(error) if error.kind() == Kind::NotFound => given.vanished = Some(error),
+            Err(error) => {
+                let left = |(key, was): (&Key, &Value)| Left {
+                    key: key.clone(),
+                    is: None,
+                    was: was.clone(),
+                    error: Some(error.to_string()),
+                };
+                given.left = self.originals.iter().map(left).collect();
+            }
+            Ok(current) => {
+                given.gone = self
+                    .originals
+                    .keys()
+                    .filter(|key| !current.contains_key(key))
+                    .cloned()
+                    .collect();
+                given.left = differing(self.originals, &current)
+                    .into_iter()
+                    .map(|change| Left {
+                        error: self.errors.remove(&change.key),
+                        key: change.key,
+                        is: Some(change.from),
+                        was: change.to,
+                    })
+                    .collect();
+                let is_left = |key: &Key| given.left.iter().any(|left| left.key == *key);
+                given.changes =
+                    self.first.into_values().filter(|change| !is_left(&change.key)).collect();
+            }
+        }
+        given
+    }
+}

@@ -1,0 +1,227 @@
+//! Plans and reports as JSON documents.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{
+    apply::{Outcome, Report},
+    give_back::Left,
+    journal::StepState,
+    plan::{Change, Plan, Step},
+    restore::Restored,
+    rules::Interruption,
+};
+use crate::{nic::setting::Value, report::json::Version};
+
+/// What `nicctl plan --json` prints.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct PlanDocument {
+    version: Version<1>,
+    /// Name of the interface.
+    interface: String,
+    /// Its driver, where that is known.
+    driver: Option<String>,
+    /// What would be written, in this order.
+    steps: Vec<StepEntry>,
+    /// What to know about it.
+    notes: Vec<String>,
+}
+
+/// What `nicctl apply --json` and `nicctl set --json` print.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ApplyDocument {
+    version: Version<1>,
+    /// Name of the interface.
+    interface: String,
+    /// Whether every step was done.
+    applied: bool,
+    /// Every step of the plan, in its order.
+    steps: Vec<StepReportEntry>,
+    /// After a failure: what could not be taken back.
+    left: Vec<LeftEntry>,
+    /// What to know about it.
+    notes: Vec<String>,
+    /// Why not everything was done.
+    failure: Option<String>,
+}
+
+/// What `nicctl restore --json` prints.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct RestoreDocument {
+    version: Version<1>,
+    /// Name of the interface.
+    interface: String,
+    /// Its name when nicctl changed it, if it has another one now.
+    former_name: Option<String>,
+    /// Whether nothing was written, because of --dry-run.
+    dry_run: bool,
+    /// Whether nicctl had changed anything.
+    was_changed: bool,
+    /// What was given back, or would be.
+    changes: Vec<ChangeEntry>,
+    /// What could not be given back.
+    left: Vec<LeftEntry>,
+    /// What was changed and is no more, with its queue or interrupt.
+    gone: Vec<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct StepEntry {
+    /// The group of settings.
+    group: &'static str,
+    /// What it interrupts, as far as that is known.
+    interrupts: Option<Interruption>,
+    changes: Vec<ChangeEntry>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct ChangeEntry {
+    /// `GROUP.NAME`, as `nicctl set` takes it.
+    setting: String,
+    /// What it was.
+    from: Value,
+    /// What it is to be.
+    to: Value,
+    /// How that was said, if not by the value itself: `max`, `50%`.
+    asked: Option<String>,
+    /// Whether it is written only to keep it, because another change overwrites it.
+    kept: bool,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct StepReportEntry {
+    /// The group of settings.
+    group: &'static str,
+    /// What became of it.
+    state: StepState,
+    changes: Vec<OutcomeEntry>,
+    /// What the kernel remarked, although it succeeded.
+    remark: Option<String>,
+    /// Why it failed, or was left out.
+    error: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct OutcomeEntry {
+    #[serde(flatten)]
+    change: ChangeEntry,
+    /// What the device made of it: `as-asked`, `rounded`, `clamped`, `no-effect`, `different`,
+    /// `gone`, `left-out`; null if the step was not done.
+    outcome: Option<&'static str>,
+    /// What was read afterwards, where that is not what was asked.
+    got: Option<Value>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct LeftEntry {
+    /// `GROUP.NAME`.
+    setting: String,
+    /// What it is; null if that can not be read.
+    is: Option<Value>,
+    /// What it was.
+    was: Value,
+    /// What the kernel says, if it refuses.
+    error: Option<String>,
+}
+
+impl From<&Plan> for PlanDocument {
+    fn from(plan: &Plan) -> Self {
+        Self {
+            version: Version,
+            interface: plan.identity.name.clone(),
+            driver: plan.identity.driver.clone(),
+            steps: plan.steps.iter().map(StepEntry::from).collect(),
+            notes: plan.notes.clone(),
+        }
+    }
+}
+
+impl From<&Step> for StepEntry {
+    fn from(step: &Step) -> Self {
+        Self {
+            group: step.group.name(),
+            interrupts: step.interrupts,
+            changes: step.changes.iter().map(ChangeEntry::from).collect(),
+        }
+    }
+}
+
+impl From<&Change> for ChangeEntry {
+    fn from(change: &Change) -> Self {
+        Self {
+            setting: change.key.to_string(),
+            from: change.from.clone(),
+            to: change.to.clone(),
+            asked: change.asked.clone(),
+            kept: change.kept,
+        }
+    }
+}
+
+impl From<&Left> for LeftEntry {
+    fn from(left: &Left) -> Self {
+        Self {
+            setting: left.key.to_string(),
+            is: left.is.clone(),
+            was: left.was.clone(),
+            error: left.error.clone(),
+        }
+    }
+}
+
+impl From<&Report> for ApplyDocument {
+    fn from(report: &Report) -> Self {
+        let step = |report: &super::apply::StepReport| StepReportEntry {
+            group: report.step.group.name(),
+            state: report.state,
+            changes: report
+                .step
+                .changes
+                .iter()
+                .enumerate()
+                .map(|(index, change)| outcome_entry(change, report.outcomes.get(index)))
+                .collect(),
+            remark: report.remark.clone(),
+            error: report.error.clone(),
+        };
+        Self {
+            version: Version,
+            interface: report.interface.clone(),
+            applied: report.failure.is_none(),
+            steps: report.steps.iter().map(step).collect(),
+            left: report.left.iter().map(LeftEntry::from).collect(),
+            notes: report.notes.clone(),
+            failure: report.failure.as_ref().map(ToString::to_string),
+        }
+    }
+}
+
+fn outcome_entry(change: &Change, outcome: Option<&Outcome>) -> OutcomeEntry {
+    let (name, got) = match outcome {
+        None => (None, None),
+        Some(Outcome::AsAsked) => (Some("as-asked"), None),
+        Some(Outcome::Rounded(got)) => (Some("rounded"), Some(got)),
+        Some(Outcome::Clamped(got)) => (Some("clamped"), Some(got)),
+        Some(Outcome::NoEffect) => (Some("no-effect"), Some(&change.from)),
+        Some(Outcome::Different(got)) => (Some("different"), Some(got)),
+        Some(Outcome::Gone) => (Some("gone"), None),
+        Some(Outcome::LeftOut(_)) => (Some("left-out"), Some(&change.from)),
+    };
+    OutcomeEntry { change: change.into(), outcome: name, got: got.cloned() }
+}
+
+impl From<&Restored> for RestoreDocument {
+    fn from(restored: &Restored) -> Self {
+        let given = restored.given_back.as_ref();
+        Self {
+            version: Version,
+            interface: restored.interface.clone(),
+            former_name: restored.former_name.clone(),
+            dry_run: restored.dry_run,
+            was_changed: given.is_some(),
+            changes: given.iter().flat_map(|g| &g.changes).map(ChangeEntry::from).collect(),
+            left: given.iter().flat_map(|g| &g.left).map(LeftEntry::from).collect(),
+            gone: given.iter().flat_map(|g| &g.gone).map(ToString::to_string).collect(),
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Back to what there was before nicctl came, by the journal alone.
+
+use super::{
+    device::{Device, Difference},
+    give_back::{GivenBack, differing, give_back},
+    journal::{Durability, Found, Journal, Journals, Phase},
+};
+use crate::error::{Error, Result};
+
+/// What came of restoring an interface.
+#[derive(Debug)]
+pub struct Restored {
+    /// The interface.
+    pub interface: String,
+    /// Its name when nicctl changed it, if it has another one now.
+    pub former_name: Option<String>,
+    /// What was given back, or would be; `None` if nicctl had changed nothing.
+    pub given_back: Option<GivenBack>,
+    /// Whether nothing was written, because only the plan was asked for.
+    pub dry_run: bool,
+}
+
+impl Restored {
+    fn new(device: &dyn Device, journal: Option<&Journal>) -> Self {
+        let interface = device.identity().name;
+        let former_name = journal.map(|journal| journal.identity.name.clone());
+        let former_name = former_name.filter(|name| *name != interface);
+        Self { interface, former_name, given_back: None, dry_run: false }
+    }
+
+    /// The error that this amounts to: something could not be given back.
+    pub fn error(&self) -> Option<Error> {
+        let given = self.given_back.as_ref()?;
+        let name = &self.interface;
+        if let Some(vanished) = &given.vanished {
+            return Some(Error::not_found(format!("restore {name}: {vanished}")));
+        }
+        let left = given.left.len();
+        (left > 0).then(|| {
+            Error::failed(format!("restore {name}: {left} settings are not as they were"))
+                .with_fix("remove what the kernel names, and restore again: the journal is kept")
+        })
+    }
+}
+
+/// Gives back everything that nicctl changed on this interface, also where an apply or a restore
+/// was interrupted. The journal is removed when all is as it was.
+///
+/// # Errors
+///
+/// The journal is about another interface, which is left alone; or it can not be read.
+pub fn restore(device: &mut dyn Device, journals: &Journals) -> Result<Restored> {
+    let Some(mut journal) = saved(device, journals)? else {
+        return Ok(Restored::new(device, None));
+    };
+    let mut restored = Restored::new(device, Some(&journal));
+    journal.phase = Phase::Restoring;
+    journals.save(&journal, Durability::Lazy)?;
+    let given = give_back(device, &journal.originals);
+    if given.is_complete() {
+        journals.remove(&journal.identity)?;
+    }
+    restored.given_back = Some(given);
+    Ok(restored)
+}
+
+/// Says what [`restore`] would give back, and does nothing.
+///
+/// # Errors
+///
+/// As [`restore`], and what reading the interface ends in.
+pub fn preview(device: &mut dyn Device, journals: &Journals) -> Result<Restored> {
+    let journal = saved(device, journals)?;
+    let mut restored = Restored::new(device, journal.as_ref());
+    restored.dry_run = true;
+    if let Some(journal) = journal {
+        let changes = differing(&journal.originals, &device.read()?);
+        restored.given_back = Some(GivenBack { changes, ..GivenBack::default() });
+    }
+    Ok(restored)
+}
+
+/// The journal of this interface, if nicctl changed anything on it.
+///
+/// # Errors
+///
+/// The journal is about another interface that had its place or its name; or it can not be read.
+fn saved(device: &dyn Device, journals: &Journals) -> Result<Option<Journal>> {
+    let identity = device.identity();
+    match journals.find(&identity)? {
+        Found::Nothing => Ok(None),
+        Found::Same(journal) => Ok(Some(*journal)),
+        Found::Other { difference, identity: was, path } => {
+            let error = Error::failed(format!(
+                "restore {}: what nicctl changed was another interface called {}: {difference}",
+                identity.name, was.name
+            ));
+            let path = path.display();
+            Err(match difference {
+                Difference::Namespace => error.with_fix(format!(
+                    "move it back and restore it there; it stays as it is if you remove {path}"
+                )),
+                _ => error.with_fix(format!("its settings are gone with it: remove {path}")),
+            })
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! Settings planned, applied, refused, undone and restored on the real kernel.
+
+mod attached;
+mod common;
+mod tap;
+
+use std::{
+    process::{Command, Output, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use attached::{nicctl, run, succeeded};
+use nic_user::{
+    lab::{Host, Lab, Shape},
+    netlink::link_edit::VethEnd,
+};
+use serde_json::Value;
+use tap::Tap;
+
+/// Settings of a veth, of several groups, that can all be changed.
+const CHANGES: &[&str] = &[
+    "channels.rx=2",
+    "channels.tx=2",
+    "link.mtu=2000",
+    "feature.gro=on",
+    "feature.tso=off",
+    "link.gso-max-size=30000",
+    "link.gso-ipv4-max-size=40000",
+    "link.gro-max-size=196608",
+    "link.gro-ipv4-max-size=196608",
+    "napi.gro-flush-timeout=20000",
+    "napi.defer-hard-irqs=2",
+    "rps.rx-0=1",
+    "xps.tx-0=1",
+];
+
+fn lab() -> Lab {
+    Lab::new(Shape::default()).unwrap()
+}
+
+/// Everything that the interface has.
+fn settings(host: &Host) -> Value {
+    settings_of(host, host.interface())
+}
+
+fn settings_of(host: &Host, interface: &str) -> Value {
+    let shown = succeeded(nicctl(&["show", interface, "--netns", host.netns_name(), "--json"]));
+    serde_json::from_str::<Value>(&shown).unwrap()["settings"].take()
+}
+
+fn value<'s>(settings: &'s Value, key: &str) -> &'s Value {
+    let (group, name) = key.split_once('.').unwrap();
+    &settings[group][name]["value"]
+}
+
+fn command(host: &Host, verb: &str, interface: &str, args: &[&str]) -> Output {
+    nicctl(&[&[verb, interface, "--netns", host.netns_name()], args].concat())
+}
+
+/// The exit code, and what was said of the error.
+fn failure(output: &Output) -> (i32, String) {
+    (output.status.code().unwrap(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn what_is_set_is_so_and_restored() {
+    needs_root!();
+    let lab = lab();
+    let host = lab.a();
+    let before = settings(host);
+    let report = run(host, "set", CHANGES);
+    assert!(!report.contains('!'), "{report}");
+    let changed = settings(host);
+    for (key, expected) in [
+        ("channels.rx", Value::from(2)),
+        ("link.mtu", 2000.into()),
+        ("feature.rx-gro", true.into()),
+        ("feature.tx-tcp-segmentation", false.into()),
+        ("link.gso-max-size", 30000.into()),
+        ("link.gso-ipv4-max-size", 40000.into()),
+        ("link.gro-ipv4-max-size", 196_608.into()),
+        ("napi.gro-flush-timeout", 20000.into()),
+    ] {
+        assert_eq!(*value(&changed, key), expected, "{key}");
+    }
+    assert_eq!(run(host, "set", CHANGES), format!("{}: nothing to change\n", host.interface()));
+    let said = run(host, "restore", &["--dry-run"]);
+    assert!(said.contains("would be given back"), "{said}");
+    assert_eq!(settings(host), changed);
+    run(host, "restore", &[]);
+    assert_eq!(settings(host), before);
+    let again = run(host, "restore", &[]);
+    assert_eq!(again, format!("{}: nicctl has changed nothing\n", host.interface()));
+}
+
+#[test]
+fn a_profile_is_planned_applied_and_restored() {
+    needs_root!();
+    let lab = lab();
+    let host = lab.a();
+    let before = settings(host);
+    let big_tcp = ["--profile", "big-tcp"];
+    let plan =
+        |more: &[&str]| command(host, "plan", host.interface(), &[&big_tcp[..], more].concat());
+    let text = succeeded(plan(&[]));
+    assert!(text.contains("\n- link.gso-max-size 65536\n+ link.gso-max-size 196608\n"), "{text}");
+    assert_eq!(plan(&["--detailed-exitcode"]).status.code(), Some(5));
+    assert_eq!(settings(host), before);
+    run(host, "apply", &big_tcp);
+    assert_eq!(*value(&settings(host), "link.gso-max-size"), Value::from(196_608));
+    assert_eq!(plan(&["--detailed-exitcode"]).status.code(), Some(0));
+    // A second profile on top; the first state of all is what comes back.
+    run(host, "apply", &["--profile", "udp-gso"]);
+    run(host, "restore", &[]);
+    assert_eq!(settings(host), before);
+}
+
+#[test]
+fn what_is_shown_as_a_profile_changes_nothing_and_brings_it_back() {
+    needs_root!();
+    let lab = lab();
+    let host = lab.a();
+    let before = settings(host);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("before.toml");
+    std::fs::write(&path, run(host, "show", &["--as-profile"])).unwrap();
+    let profile = ["--profile", path.to_str().unwrap()];
+    assert!(run(host, "plan", &profile).contains("nothing to change"));
+    run(host, "set", CHANGES);
+    run(host, "apply", &profile);
+    assert_eq!(settings(host), before);
+    run(host, "restore", &[]);
+    assert_eq!(settings(host), before);
+}
+
+#[test]
+fn what_can_not_be_is_refused_before_anything_is_touched() {
+    needs_root!();
+    let lab = lab();
+    let host = lab.a();
+    let before = settings(host);
+    for (wish, code, said) in [
+        ("link.mtu=70000", 2, "link.mtu 70000 is more than nic-a takes: 65535 at most"),
+        ("link.mtu=20", 2, "link.mtu 20 is less than nic-a takes: 68 at least"),
+        ("link.mtu=on", 2, "link.mtu takes a number, not on"),
+        ("feature.rx-grro=on", 2, "fix: did you mean rx-gro?"),
+        ("channels.rxx=1", 2, "fix: did you mean channels.rx?"),
+        ("ring.rx=512", 1, "nic-a has no ring.rx"),
+        ("feature.rx-hashing=on", 1, "feature.rx-hashing is fixed by the driver: it is off"),
+        ("channels.rx=5", 2, "channels.rx 5 is more than nic-a takes: 4 at most"),
+    ] {
+        let output = command(host, "set", host.interface(), &["feature.gro=on", wish]);
+        let (exit, error) = failure(&output);
+        assert_eq!(exit, code, "{wish}: {error}");
+        assert!(error.contains(said), "{wish}: {error}");
+    }
+    assert_eq!(settings(host), before);
+}
+
+#[test]
+fn what_the_kernel_refuses_undoes_what_was_done() {
+    needs_root!();
+    let lab = lab();
+    let host = lab.a();
+    let before = settings(host);
+    let wishes = ["channels.rx=2", "link.mtu=2000", "feature.gro=on", "rps.rx-0=nonsense"];
+    let output = command(host, "set", host.interface(), &wishes);
+    let report = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(report.matches(": done, and undone\n").count(), 3, "{report}");
+    assert!(report.contains("@ rps: failed: rx-0: EINVAL: Invalid argument"), "{report}");
+    let (exit, error) = failure(&output);
+    assert_eq!(exit, 1);
+    assert!(error.contains("set rps.rx-0 to nonsense on nic-a: "), "{error}");
+    assert_eq!(settings(host), before);
+    // Nothing is left to restore.
+    assert!(run(host, "restore", &[]).contains("changed nothing"));
+}
+
+#[test]
+fn what_a_driver_cuts_silently_is_told_and_not_tried_again() {
+    needs_root!();
+    let lab = lab();
+    let host = lab.a();
+    let _tap = Tap::new(host);
+    let before = settings_of(host, tap::NAME);
+    let set = |verb| succeeded(command(host, verb, tap::NAME, &["coalesce.rx-frames=100"]));
+    let report = set("set");
+    assert!(report.contains("! coalesce.rx-frames: cut by the driver to 64\n"), "{report}");
+    assert_eq!(*value(&settings_of(host, tap::NAME), "coalesce.rx-frames"), Value::from(64));
+    let again = set("plan");
+    assert!(again.contains("nothing to change\n"), "{again}");
+    assert!(again.contains("64: that is what the driver made of 100 before"), "{again}");
+    succeeded(command(host, "restore", tap::NAME, &[]));
+    assert_eq!(settings_of(host, tap::NAME), before);
+}
+
+fn make_pair(host: &Host) {
+    let end = |name| VethEnd { name, queues: 1, mtu: 1500, netns: None };
+    host.links(|links| links.add_veth(end("nic-x"), end("nic-y"))).unwrap();
+}
+
+#[test]
+fn an_interface_that_was_made_anew_is_left_alone() {
+    needs_root!();
+    let lab = lab();
+    let host = lab.a();
+    make_pair(host);
+    succeeded(command(host, "set", "nic-x", &["link.mtu=1400"]));
+    let index = host.links(|links| links.by_name("nic-x")).unwrap().ifindex;
+    host.links(|links| links.delete(index)).unwrap();
+    make_pair(host);
+    let before = settings_of(host, "nic-x");
+    let (exit, error) = failure(&command(host, "restore", "nic-x", &[]));
+    assert_eq!(exit, 1);
+    assert!(error.contains(&format!("it had index {index}, and now has ")), "{error}");
+    assert_eq!(settings_of(host, "nic-x"), before);
+    // The next change begins a journal of its own.
+    let report = succeeded(command(host, "set", "nic-x", &["link.mtu=1300"]));
+    assert!(report.contains("note: the journal of a former nic-x is removed"), "{report}");
+    succeeded(command(host, "restore", "nic-x", &[]));
+    assert_eq!(settings_of(host, "nic-x"), before);
+}
+
+/// Numbers without order (xorshift), the same in every run.
+fn next(state: &mut u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state
+}
+
+/// Starts `nicctl VERB` and kills it somewhere within `within`; whether it was still running.
+fn killed(host: &Host, verb: &str, args: &[&str], within: Duration, state: &mut u64) -> bool {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_nicctl"))
+        .args([&[verb, host.interface(), "--netns", host.netns_name()], args].concat())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    thread::sleep(Duration::from_micros(next(state) % within.as_micros().max(1) as u64));
+    let running = child.try_wait().unwrap().is_none();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    running
+}
+
+#[test]
+fn whenever_set_or_restore_is_killed_restore_brings_everything_back() {
+    needs_root!();
+    let lab = lab();
+    let host = lab.a();
+    let before = settings(host);
+    let begin = Instant::now();
+    run(host, "set", CHANGES);
+    let set = begin.elapsed();
+    let begin = Instant::now();
+    run(host, "restore", &[]);
+    let restore = begin.elapsed();
+    let mut state = 0x9e37_79b9;
+    let mut interrupted = 0;
+    for times in 0.. {
+        if interrupted >= 60 {
+            break;
+        }
+        if killed(host, "set", CHANGES, set, &mut state) {
+            interrupted += 1;
+        }
+        if times % 2 == 0 && killed(host, "restore", &[], restore, &mut state) {
+            interrupted += 1;
+        }
+        run(host, "restore", &[]);
+        assert_eq!(settings(host), before, "kill {times}");
+    }
+}

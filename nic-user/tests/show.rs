@@ -1,0 +1,415 @@
+//! What `nicctl show` says equals what ethtool, ip and sysfs say; and what is written is shown.
+
+mod common;
+mod schema;
+mod tap;
+
+use std::process::{Command, Output};
+
+use nic_user::error::Kind;
+use nic_user::lab::{Host, Lab, Shape};
+use nic_user::netlink;
+use nic_user::nic::setting::{Group, Key, Value};
+use nic_user::nic::{InterfaceName, Nic, settings};
+use serde_json::Value as Json;
+use tap::Tap;
+
+fn lab() -> Lab {
+    Lab::new(Shape { queues: 4, mtu: 1500 }).unwrap()
+}
+
+fn nicctl(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_nicctl")).args(arguments).output().unwrap()
+}
+
+#[track_caller]
+fn stdout(arguments: &[&str]) -> String {
+    let output = nicctl(arguments);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn parse(text: &str) -> Json {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// What `nicctl show --json` says, which fits its schema.
+fn shown(host: &Host, interface: &str) -> Json {
+    let document = parse(&stdout(&["show", interface, "--netns", host.netns_name(), "--json"]));
+    let schema = parse(&stdout(&["schema", "show"]));
+    assert_eq!(schema::mismatch(&schema, &document), None);
+    document
+}
+
+/// What another program says in the host; `None`, aloud, where it is not installed.
+fn says(host: &Host, program: &str, arguments: &[&str]) -> Option<String> {
+    let run = || Command::new(program).args(arguments).output();
+    let Ok(output) = host.run(run).unwrap() else {
+        common::say_skipped(&format!("comparison with {program}, which is not installed"));
+        return None;
+    };
+    assert!(output.status.success(), "{program} {arguments:?}: {output:?}");
+    Some(String::from_utf8(output.stdout).unwrap())
+}
+
+/// Runs a shell in the host, with the host's own sysfs.
+fn shell(host: &Host, script: &str) -> String {
+    let arguments = ["netns", "exec", host.netns_name(), "sh", "-ec", script];
+    let output = Command::new("ip").args(arguments).output().unwrap();
+    assert!(output.status.success(), "{script}: {output:?}");
+    String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
+}
+
+fn value<'a>(document: &'a Json, group: &str, name: &str) -> &'a Json {
+    &document["settings"][group][name]["value"]
+}
+
+fn compare_with_ip(host: &Host, interface: &str, document: &Json) {
+    let Some(text) = says(host, "ip", &["-j", "-d", "link", "show", interface]) else { return };
+    let theirs = &parse(&text)[0];
+    let settings = &document["settings"]["link"];
+    let mut compared = 0;
+    for (name, field, their_name) in [
+        ("mtu", "value", "mtu"),
+        ("mtu", "min", "min_mtu"),
+        ("gso-max-size", "value", "gso_max_size"),
+        ("gso-max-size", "max", "tso_max_size"),
+        ("gso-max-segs", "value", "gso_max_segs"),
+        ("gso-max-segs", "max", "tso_max_segs"),
+        ("gro-max-size", "value", "gro_max_size"),
+        ("gso-ipv4-max-size", "value", "gso_ipv4_max_size"),
+        ("gro-ipv4-max-size", "value", "gro_ipv4_max_size"),
+    ] {
+        // Older versions of ip do not show all of it.
+        if let Some(their_value) = theirs.get(their_name) {
+            assert_eq!(&settings[name][field], their_value, "{name} of {interface}");
+            compared += 1;
+        }
+    }
+    assert!(compared >= 5, "{text}");
+    // To ip, no limit is 0.
+    assert_eq!(settings["mtu"]["max"].as_u64().unwrap_or_default(), theirs["max_mtu"]);
+    for name in ["ifindex", "ifname"] {
+        let ours = if name == "ifname" { "name" } else { name };
+        assert_eq!(document[ours], theirs[name]);
+    }
+    assert_eq!(document["mac"], theirs["address"]);
+    assert_eq!(document["kind"], theirs["linkinfo"]["info_kind"]);
+}
+
+/// ethtool's own names for single features.
+const RENAMED: [(&str, &str); 8] = [
+    ("rx-checksumming", "rx-checksum"),
+    ("generic-segmentation-offload", "tx-generic-segmentation"),
+    ("generic-receive-offload", "rx-gro"),
+    ("large-receive-offload", "rx-lro"),
+    ("rx-vlan-offload", "rx-vlan-hw-parse"),
+    ("tx-vlan-offload", "tx-vlan-hw-insert"),
+    ("ntuple-filters", "rx-ntuple-filter"),
+    ("receive-hashing", "rx-hashing"),
+];
+
+fn compare_features(host: &Host, interface: &str, document: &Json) {
+    let Some(text) = says(host, "ethtool", &["--json", "-k", interface]) else { return };
+    let theirs = parse(&text);
+    let features = document["settings"]["feature"].as_object().unwrap();
+    let mut compared = 0;
+    for (name, feature) in theirs[0].as_object().unwrap() {
+        // Names for several features at once have nothing of their own.
+        let (Some(active), Some(fixed)) = (feature["active"].as_bool(), feature["fixed"].as_bool())
+        else {
+            continue;
+        };
+        let renamed = RENAMED.iter().find(|(theirs, _)| theirs == name);
+        let ours = &features[renamed.map_or(name.as_str(), |(_, ours)| ours)];
+        assert_eq!(ours["value"], active, "{name} of {interface}");
+        assert_eq!(ours["access"] == "fixed", fixed, "{name} of {interface}");
+        compared += 1;
+    }
+    assert_eq!(compared, features.len());
+}
+
+/// Compares numbers in ethtool's text, `NAME: value` or `name: value`, with those of a group.
+/// Limits come in a part of their own, the first, if there are any.
+fn compare_numbers(
+    host: &Host,
+    option: &str,
+    interface: &str,
+    group: &Json,
+    names: &[(&str, &str)],
+) {
+    let Some(text) = says(host, "ethtool", &[option, interface]) else { return };
+    for (theirs, ours) in names {
+        let line = |line: &str| line.strip_prefix(theirs)?.strip_prefix(':').map(str::to_owned);
+        let numbers: Vec<Option<u64>> =
+            text.lines().filter_map(line).map(|text| text.trim().parse().ok()).collect();
+        let ours = &group[ours];
+        let expected = match numbers[..] {
+            [value] => vec![value],
+            [max, value] => {
+                assert_eq!(ours["max"].as_u64(), max, "{theirs}: {text}");
+                vec![value]
+            }
+            _ => panic!("{theirs}: {text}"),
+        };
+        assert_eq!([ours["value"].as_u64()], expected[..], "{theirs}: {text}");
+    }
+}
+
+const CHANNELS: [(&str, &str); 4] =
+    [("RX", "rx"), ("TX", "tx"), ("Other", "other"), ("Combined", "combined")];
+const COALESCE: [(&str, &str); 4] = [
+    ("rx-usecs", "rx-usecs"),
+    ("rx-frames", "rx-frames"),
+    ("tx-usecs", "tx-usecs"),
+    ("tx-frames", "tx-frames"),
+];
+
+fn compare_with_sysfs(host: &Host, interface: &str, document: &Json) {
+    for (name, file) in
+        [("gro-flush-timeout", "gro_flush_timeout"), ("defer-hard-irqs", "napi_defer_hard_irqs")]
+    {
+        let text = shell(host, &format!("cat /sys/class/net/{interface}/{file}"));
+        assert_eq!(value(document, "napi", name).as_u64(), text.parse().ok(), "{name}");
+    }
+    let threaded = shell(host, &format!("cat /sys/class/net/{interface}/threaded"));
+    assert_eq!(value(document, "napi", "threaded"), (threaded != "0"));
+    for (group, queues, file) in [("rps", "rx-*", "rps_cpus"), ("xps", "tx-*", "xps_cpus")] {
+        // A device with one queue refuses to have this read.
+        let text = shell(
+            host,
+            &format!(
+                "cd /sys/class/net/{interface}/queues; \
+                 for q in {queues}; do cat $q/{file} 2>/dev/null | sed s/^/$q=/; done; true"
+            ),
+        );
+        let theirs: Vec<_> = text.lines().filter_map(|line| line.split_once('=')).collect();
+        let ours = document["settings"][group].as_object();
+        assert_eq!(ours.map_or(0, |ours| ours.len()), theirs.len(), "{group}: {text}");
+        for (queue, mask) in theirs {
+            assert_eq!(value(document, group, queue), mask, "{group} {queue}");
+        }
+    }
+}
+
+#[test]
+fn a_veth_is_shown_as_ip_ethtool_and_sysfs_show_it() {
+    needs_root!();
+    let lab = lab();
+    let (host, interface) = (lab.a(), lab.a().interface());
+    lab.set_max_packet_size(185_000).unwrap();
+    // So that it has NAPIs, and not everything is as it was made.
+    shell(host, &format!("ethtool -K {interface} gro on tx-udp-segmentation off"));
+    shell(host, &format!("cd /sys/class/net/{interface}; echo 20000 > gro_flush_timeout"));
+    shell(host, &format!("cd /sys/class/net/{interface}; echo 1 > queues/rx-2/rps_cpus"));
+
+    let document = shown(host, interface);
+    assert_eq!(value(&document, "link", "gso-ipv4-max-size"), 185_000);
+    assert_eq!(value(&document, "feature", "tx-udp-segmentation"), false);
+    assert_eq!(value(&document, "napi", "gro-flush-timeout"), 20_000);
+    assert_eq!(
+        value(&document, "rps", "rx-2"),
+        &shell(host, &format!("cat /sys/class/net/{interface}/queues/rx-2/rps_cpus"))
+    );
+    assert_eq!(document["driver"]["name"], "veth");
+    assert_eq!(document["copybreak"]["state"], "none");
+    compare_with_ip(host, interface, &document);
+    compare_features(host, interface, &document);
+    compare_with_sysfs(host, interface, &document);
+    let settings = &document["settings"];
+    compare_numbers(host, "-l", interface, &settings["channels"], &CHANNELS);
+
+    assert_eq!(document["queues"].as_array().unwrap().len(), 8);
+    let per_napi = settings["napi"].as_object().unwrap().iter();
+    let timeouts: Vec<_> =
+        per_napi.filter(|(name, _)| name.ends_with("/gro-flush-timeout")).collect();
+    // One for each queue, where the kernel has them.
+    assert!(matches!(timeouts.len(), 0 | 4), "{timeouts:?}");
+    assert!(timeouts.iter().all(|(_, setting)| setting["value"] == 20_000), "{timeouts:?}");
+}
+
+#[test]
+fn a_tap_is_shown_as_ip_ethtool_and_sysfs_show_it() {
+    needs_root!();
+    let lab = lab();
+    let host = lab.a();
+    let _tap = Tap::new(host);
+    says(host, "ethtool", &["-C", tap::NAME, "rx-frames", "17"]);
+    let document = shown(host, tap::NAME);
+    assert_eq!(document["driver"]["name"], "tun");
+    compare_with_ip(host, tap::NAME, &document);
+    compare_features(host, tap::NAME, &document);
+    compare_with_sysfs(host, tap::NAME, &document);
+    let settings = &document["settings"];
+    // Older kernels have none for it, which ethtool takes for an error.
+    if let Some(channels) = settings.get("channels") {
+        compare_numbers(host, "-l", tap::NAME, channels, &CHANNELS);
+    }
+    compare_numbers(host, "-c", tap::NAME, &settings["coalesce"], &COALESCE);
+}
+
+/// A namespace's loopback device has nothing that tells it from any other's.
+#[test]
+fn settings_are_those_of_the_namespace() {
+    needs_root!();
+    let lab = lab();
+    for (host, timeout) in [(lab.a(), 11_000), (lab.b(), 12_000)] {
+        shell(host, &format!("echo {timeout} > /sys/class/net/lo/gro_flush_timeout"));
+    }
+    for (host, timeout) in [(lab.a(), 11_000), (lab.b(), 12_000)] {
+        assert_eq!(value(&shown(host, "lo"), "napi", "gro-flush-timeout"), timeout);
+    }
+}
+
+#[test]
+fn what_is_written_is_read() {
+    needs_root!();
+    let lab = lab();
+    let tap = Tap::new(lab.a());
+    let veth = lab.a().ifindex();
+    let number = |number: u64| Value::from(number);
+    type Changes<'a> = &'a [(&'a str, Value)];
+    let cases: &[(u32, Group, Changes<'_>)] = &[
+        (veth, Group::Link, &[("mtu", number(1400)), ("gso-max-segs", number(60))]),
+        // The first overwrites the second, if it comes after it.
+        (
+            veth,
+            Group::Link,
+            &[("gso-ipv4-max-size", number(70_000)), ("gso-max-size", number(60_000))],
+        ),
+        (veth, Group::Channels, &[("rx", number(2)), ("tx", number(3))]),
+        (veth, Group::Feature, &[("rx-gro", true.into()), ("rx-gro-list", true.into())]),
+        (veth, Group::Napi, &[("gro-flush-timeout", number(9000)), ("defer-hard-irqs", number(2))]),
+        (veth, Group::Napi, &[("threaded", true.into())]),
+        (veth, Group::Rps, &[("rx-0", "1".into()), ("rx-1", "1".into())]),
+        (veth, Group::Xps, &[("tx-1", "1".into())]),
+        (tap.ifindex, Group::Coalesce, &[("rx-frames", number(64))]),
+    ];
+    for &(ifindex, group, changes) in cases {
+        let changes: Vec<_> =
+            changes.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+        let read = lab.a().run(|| {
+            let nic = Nic::by_index(ifindex).unwrap();
+            settings::write(&nic, group, &changes).unwrap();
+            let of_group = settings::read_group(&nic, group).unwrap();
+            let all = settings::read(&nic).unwrap();
+            assert!(of_group.iter().all(|(key, setting)| all.get(key) == Some(setting)));
+            assert!(of_group.keys().all(|key| key.group == group));
+            all
+        });
+        let read = read.unwrap();
+        for (name, value) in changes {
+            let key = Key::new(group, name);
+            let same = match (&value, &read[&key].value) {
+                // With as many zeroes in front as the kernel has CPUs for.
+                (Value::Text(asked), Value::Text(got)) => {
+                    got.trim_start_matches(['0', ',']) == asked
+                }
+                (asked, got) => asked == got,
+            };
+            assert!(same, "{key}: asked {value}, got {}", read[&key].value);
+        }
+    }
+}
+
+#[test]
+fn a_napi_of_its_own_is_written_alone() {
+    needs_root!();
+    let lab = lab();
+    let (host, interface) = (lab.a(), lab.a().interface());
+    shell(host, &format!("ethtool -K {interface} gro on"));
+    let outcome = host.run(|| {
+        let nic = Nic::by_name(&InterfaceName::new(interface).unwrap()).unwrap();
+        let before = settings::read_group(&nic, Group::Napi).unwrap();
+        let mut of_napis = before.keys().filter(|key| key.name.ends_with("/gro-flush-timeout"));
+        let name = of_napis.next().map(|key| key.name.clone())?;
+        settings::write(&nic, Group::Napi, &[(name.clone(), Value::from(7000_u64))]).unwrap();
+        let after = settings::read_group(&nic, Group::Napi).unwrap();
+        let changed: Vec<_> =
+            after.iter().filter(|(key, setting)| before.get(key) != Some(setting)).collect();
+        assert_eq!(changed.len(), 1, "{changed:?}");
+        assert_eq!(after[&Key::new(Group::Napi, name)].value, Value::from(7000_u64));
+        Some(())
+    });
+    if outcome.unwrap().is_none() {
+        common::say_skipped("this kernel has no settings of single NAPIs");
+        return;
+    }
+    // The one that differs from the device is worth a line.
+    let text = stdout(&["show", interface, "--netns", host.netns_name()]);
+    let lines = text.lines().filter(|line| line.contains("/gro-flush-timeout"));
+    assert_eq!(lines.count(), 1, "{text}");
+}
+
+#[test]
+fn refusals_name_the_setting() {
+    needs_root!();
+    let lab = lab();
+    let veth = lab.a().ifindex();
+    let refusal = |group, name: &str, value: Value| -> netlink::Error {
+        let changes = [(name.to_owned(), value)];
+        let written = lab.a().run(|| {
+            let nic = Nic::by_index(veth).unwrap();
+            settings::write(&nic, group, &changes)
+        });
+        written.unwrap().unwrap_err()
+    };
+    let fixed = refusal(Group::Feature, "rx-lro", true.into());
+    assert_eq!(fixed.attribute.as_deref(), Some("rx-lro"), "{fixed}");
+    let queue = refusal(Group::Rps, "rx-99", "1".into());
+    assert_eq!((queue.errno, queue.attribute.as_deref()), (libc::ENOENT, Some("rx-99")));
+    let mask = refusal(Group::Rps, "rx-0", "xyz".into());
+    assert_eq!((mask.errno, mask.attribute.as_deref()), (libc::EINVAL, Some("rx-0")));
+    let size = refusal(Group::Link, "gro-max-size", Value::from(524_281_u64));
+    assert!(size.message.as_deref().is_some_and(|text| text.contains("gro_max_size")), "{size}");
+    let unknown = refusal(Group::Link, "speed", Value::from(1_u64));
+    assert_eq!(unknown.attribute.as_deref(), Some("speed"));
+    for (group, name) in
+        [(Group::Irq, "1"), (Group::Copybreak, "rx"), (Group::Rss, "key"), (Group::Ring, "rx")]
+    {
+        refusal(group, name, Value::from(1_u64));
+    }
+}
+
+#[test]
+fn text_fits_a_screen() {
+    needs_root!();
+    let lab = lab();
+    let _tap = Tap::new(lab.a());
+    for interface in [lab.a().interface(), tap::NAME, "lo"] {
+        let show = ["show", interface, "--netns", lab.a().netns_name()];
+        let text = stdout(&show);
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(text.lines().count() <= 50, "{text}");
+        assert!(text.contains("\nlink.mtu "), "{text}");
+        let features = stdout(&[&show[..], &["--group", "feature"]].concat());
+        assert!(features.contains("\nfeature.rx-lro ") && !features.contains("link."));
+        assert!(features.lines().all(|line| line.chars().count() <= 80), "{features}");
+    }
+    let none = stdout(&["show", "lo", "--group", "ring", "--group", "pause"]);
+    assert_eq!(none, "lo has no settings of: ring, pause\n");
+}
+
+#[test]
+fn one_group_leaves_the_others_out() {
+    let all = parse(&stdout(&["show", "lo", "--json"]));
+    let one = parse(&stdout(&["show", "lo", "--json", "--group", "link"]));
+    assert_eq!(one["settings"].as_object().unwrap().len(), 1);
+    assert_eq!(one["settings"]["link"], all["settings"]["link"]);
+    assert_eq!(one["copybreak"], all["copybreak"]);
+}
+
+#[test]
+fn what_is_not_there_can_not_be_shown() {
+    for (arguments, code) in [
+        (&["show", "nic-none"][..], Kind::NotFound),
+        (&["show", "lo", "--netns", "nic-none"], Kind::NotFound),
+        (&["show", "lo", "--group", "rings"], Kind::Usage),
+        (&["show", "a/b"], Kind::Usage),
+        (&["show"], Kind::Usage),
+    ] {
+        let output = nicctl(arguments);
+        assert_eq!(output.status.code(), Some(code as i32), "{arguments:?}");
+        assert!(output.stdout.is_empty() && !output.stderr.is_empty(), "{arguments:?}");
+    }
+}
