@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use nic_user::lab::frames::Ends;
 use nic_user::lab::traffic::{self, IpVersion};
 use nic_user::lab::{Lab, Shape};
+use nic_user::netlink::qdisc::Clsact;
 use nic_user::nic::namespace::{current_cookie, name_of_cookie, named_namespaces};
 use nic_user::nic::{InterfaceName, Nic};
 
@@ -156,4 +157,18 @@ fn every_sample_can_be_sent() {
     let before = lab.b().stats().unwrap().rx_packets;
     assert_eq!(traffic::send_frames(lab.a(), &frames).unwrap(), frames.len() as u64);
     assert!(lab.b().stats().unwrap().rx_packets - before >= frames.len() as u64);
+}
+
+#[test]
+fn a_clsact_qdisc_that_is_gone_is_removed() {
+    needs_root!();
+    let lab = Lab::new(Shape::default()).unwrap();
+    let remove = || Clsact::open().and_then(|mut clsact| clsact.delete(lab.a().ifindex()));
+    lab.a().run(remove).unwrap().unwrap();
+    let add = || Clsact::open().and_then(|mut clsact| clsact.add(lab.a().ifindex()));
+    // Not every kernel has it; the failed attempt must not stand in the way either.
+    let _ = lab.a().run(add).unwrap();
+    for _ in 0..2 {
+        lab.a().run(remove).unwrap().unwrap();
+    }
 }

@@ -42,13 +42,15 @@ fn packages_of(version: &str) -> Result<Vec<String>> {
         let version = release.strip_suffix(FLAVOUR)?;
         // Not of another flavour, as in 6.1.0-57-cloud-amd64.
         let of_digits = version.rsplit('-').next()?.starts_with(|c: char| c.is_ascii_digit());
-        of_digits.then_some(release)
+        of_digits.then_some(version)
     });
     let newest = releases.max_by_key(|release| numbers(release));
     let release = newest.context("Debian has none of this version")?;
+    let release = format!("{release}{FLAVOUR}");
     let mut packages = vec![format!("{PACKAGE}{release}")];
     for part in ["linux-base-", "linux-binary-", "linux-modules-"] {
-        packages.extend(packages::names(&format!("{part}{release}"))?.into_iter().take(1));
+        let name = format!("{part}{release}");
+        packages.extend(packages::names(&name)?.into_iter().filter(|other| *other == name));
     }
     Ok(packages)
 }
@@ -86,8 +88,8 @@ mod tests {
 
     #[test]
     fn releases_compare_by_numbers() {
-        assert!(numbers("6.1.0-57-amd64") > numbers("6.1.0-9-amd64"));
-        assert!(numbers("6.12.117+deb12-amd64") > numbers("6.12.95+deb13-amd64"));
-        assert!(numbers("6.12.90+deb12.1-amd64") > numbers("6.12.90+deb12-amd64"));
+        assert!(numbers("6.1.0-57") > numbers("6.1.0-9"));
+        assert!(numbers("6.12.117+deb12") > numbers("6.12.95+deb13"));
+        assert!(numbers("6.12.90+deb12.1") > numbers("6.12.90+deb12"));
     }
 }
