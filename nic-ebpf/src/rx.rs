@@ -88,7 +88,8 @@ fn log_malformed(ctx: *mut xdp_md, len: u32, header_len: u32, l3: u32, l4: u32) 
     let queue = ctx.rx_queue_index();
     warn!(
         &ctx,
-        "malformed frame: ifindex {} queue {} length {} header length {} ethertype {:x} protocol {}",
+        "malformed frame: ifindex {}, queue {}, {} bytes, headers up to {}, ethertype 0x{:x}, IP \
+         protocol {} (255: none)",
         ifindex,
         queue,
         len,

@@ -21,16 +21,21 @@ use crate::{
 #[command(after_help = "\
 Examples:
   nicctl detach eth0
-  nicctl detach --all --dry-run")]
+  nicctl detach --all --dry-run
+  nicctl detach --gone")]
 pub(super) struct Args {
     /// Interfaces to detach from
-    #[arg(value_name = "IFACE", required_unless_present = "all", conflicts_with = "all",
-        value_parser = name::utf8())]
+    #[arg(value_name = "IFACE", required_unless_present_any = ["all", "gone"],
+        conflicts_with_all = ["all", "gone"], value_parser = name::utf8())]
     interfaces: Vec<String>,
 
     /// Detach from every interface, in every network namespace
     #[arg(long)]
     all: bool,
+
+    /// Clear away what is left of interfaces that no longer exist, in every network namespace
+    #[arg(long, conflicts_with = "all")]
+    gone: bool,
 
     /// The network namespace that the interfaces are in, as `ip netns` names it
     #[arg(long, value_name = "NAME", value_parser = name::utf8())]
@@ -67,8 +72,11 @@ struct Entry {
 
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     target::enter(args.netns.as_deref())?;
-    let slots =
-        if args.all { all()? } else { named(&args.interfaces, namespace::current_cookie()?)? };
+    let slots = if args.all || args.gone {
+        all(args.gone)?
+    } else {
+        named(&args.interfaces, namespace::current_cookie()?)?
+    };
     let interfaces = if args.dry_run {
         slots
             .into_iter()
@@ -95,12 +103,19 @@ fn named(names: &[String], netns: u64) -> Result<Vec<(String, Slot)>> {
     Ok(slots)
 }
 
-fn all() -> Result<Vec<(String, Slot)>> {
-    let name = |slot: &Slot| match Attachment::of(slot.clone()) {
-        Ok(Some(attachment)) => attachment.recorded_name(),
-        _ => format!("interface {}", slot.ifindex),
-    };
-    Ok(Slot::all()?.into_iter().map(|slot| (name(&slot), slot)).collect())
+/// Every slot, or those whose interface is gone.
+fn all(gone: bool) -> Result<Vec<(String, Slot)>> {
+    let mut slots = Vec::new();
+    for slot in Slot::all()? {
+        let attachment = Attachment::of(slot.clone()).ok().flatten();
+        let is_gone = attachment.as_ref().is_some_and(Attachment::is_stale);
+        if is_gone || !gone {
+            let unknown = || format!("interface {}", slot.ifindex);
+            let name = attachment.map_or_else(unknown, |attachment| attachment.recorded_name());
+            slots.push((name, slot));
+        }
+    }
+    Ok(slots)
 }
 
 /// Detaches from all that it can, whatever becomes of the others; then reports the first failure.

@@ -92,7 +92,7 @@ struct Entry {
 
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     target::enter(args.netns.as_deref())?;
-    let (attachments, unreadable) = located::all(args.netns.is_none())?;
+    let (attachments, unreadable) = located::all(args.netns.as_deref())?;
     let document = Document {
         version: Version,
         interfaces: attachments.into_iter().map(Entry::from).collect(),
@@ -163,7 +163,7 @@ impl From<Located> for Entry {
             name,
             ifindex: attachment.slot().ifindex,
             netns,
-            mode: attachment.mode().name(),
+            mode: attachment.state(),
             build: if record.has(AttachRecord::FRAGS) { "frags" } else { "single-buffer" },
             tc: if record.has(AttachRecord::CLSACT) { "clsact" } else { "tcx" },
             pull: record.has(AttachRecord::PULL),

@@ -5,7 +5,7 @@ use crate::{
     counters::Snapshot,
     error::{Error, Result},
     netlink::link::Links,
-    nic::namespace,
+    nic::namespace::{self, NetNs},
     offload::{Attachment, Slot},
 };
 
@@ -37,13 +37,15 @@ impl From<Unreadable> for Error {
     }
 }
 
-/// All attachments in the present namespace, or in every one; and those that cannot be read.
-pub(super) fn all(every_namespace: bool) -> Result<(Vec<Located>, Vec<Unreadable>)> {
+/// All attachments in the network namespace of this name, where this process is by now, or without
+/// a name in every one; and those that cannot be read.
+pub(super) fn all(netns: Option<&str>) -> Result<(Vec<Located>, Vec<Unreadable>)> {
     let here = namespace::current_cookie()?;
     let (mut located, mut unreadable) = (Vec::new(), Vec::new());
-    for slot in Slot::all()?.into_iter().filter(|slot| every_namespace || slot.netns == here) {
+    for slot in Slot::all()?.into_iter().filter(|slot| netns.is_none() || slot.netns == here) {
         let ifindex = slot.ifindex;
-        let (name, netns) = locate(&slot, here);
+        let (name, other) = locate(&slot, here);
+        let netns = other.or_else(|| netns.map(str::to_owned));
         match Attachment::of(slot) {
             Ok(Some(attachment)) => {
                 let name = name.unwrap_or_else(|| attachment.recorded_name());
@@ -59,39 +61,44 @@ pub(super) fn all(every_namespace: bool) -> Result<(Vec<Located>, Vec<Unreadable
     Ok((located, unreadable))
 }
 
-/// The attachments of these interfaces in the present namespace.
-pub(super) fn named(names: &[String]) -> Result<Vec<Located>> {
+/// The attachments of these interfaces in the present namespace, which `--netns` called `netns`.
+pub(super) fn named(names: &[String], netns: Option<&str>) -> Result<Vec<Located>> {
     target::slots(names, namespace::current_cookie()?)?
         .into_iter()
         .map(|(name, slot)| match Attachment::of(slot) {
-            Ok(Some(attachment)) => Ok(Located { attachment, name, netns: None }),
-            Ok(None) => Err(target::not_attached(&name)),
+            Ok(Some(attachment)) => {
+                Ok(Located { attachment, name, netns: netns.map(str::to_owned) })
+            }
+            Ok(None) => Err(target::not_attached(&name, netns)),
             Err(error) => Err(error.while_doing(name)),
         })
         .collect()
 }
 
-/// The name of an interface, and of its network namespace unless that is `here`.
+/// The name of an interface now, and of its network namespace unless that is `here`.
 fn locate(slot: &Slot, here: u64) -> (Option<String>, Option<String>) {
+    let name = || Links::open().and_then(|mut links| links.by_index(slot.ifindex)).ok();
     if slot.netns == here {
-        let link = Links::open().and_then(|mut links| links.by_index(slot.ifindex));
-        return (link.ok().map(|link| link.name), None);
+        return (name().map(|link| link.name), None);
     }
-    let netns = namespace::name_of_cookie(slot.netns);
-    (None, Some(netns.unwrap_or_else(|| format!("cookie {}", slot.netns))))
+    let Some(netns) = namespace::name_of_cookie(slot.netns) else {
+        return (None, Some(format!("cookie {}", slot.netns)));
+    };
+    let link = NetNs::named(&netns).and_then(|namespace| namespace.run(name)).ok().flatten();
+    (link.map(|link| link.name), Some(netns))
 }
 
 /// The counters of these interfaces, now; without names, of all there are, and the error of the
 /// first that cannot be read.
 pub(super) fn snapshots(
     names: &[String],
-    every_namespace: bool,
+    netns: Option<&str>,
 ) -> Result<(Vec<Snapshot>, Option<Error>)> {
     if !names.is_empty() {
-        let snapshots = named(names)?.into_iter().map(snapshot).collect::<Result<_>>()?;
+        let snapshots = named(names, netns)?.into_iter().map(snapshot).collect::<Result<_>>()?;
         return Ok((snapshots, None));
     }
-    let (located, unreadable) = all(every_namespace)?;
+    let (located, unreadable) = all(netns)?;
     let mut first = unreadable.into_iter().next().map(Error::from);
     let mut snapshots = Vec::new();
     for located in located {

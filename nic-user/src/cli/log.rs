@@ -53,8 +53,8 @@ pub(super) struct Document {
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     target::enter(args.netns.as_deref())?;
     let attachments = match &args.interface {
-        Some(name) => located::named(std::slice::from_ref(name))?,
-        None => located::all(args.netns.is_none())?.0,
+        Some(name) => located::named(std::slice::from_ref(name), args.netns.as_deref())?,
+        None => located::all(args.netns.as_deref())?.0,
     };
     let logged = logged(attachments)?;
     let runtime = tokio::runtime::Builder::new_current_thread()

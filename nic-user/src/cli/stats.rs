@@ -87,8 +87,12 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     target::enter(args.netns.as_deref())?;
     let mut unreadable = None;
     show(args, out, || {
-        let (snapshots, error) = located::snapshots(&args.interfaces, args.netns.is_none())?;
+        let (mut snapshots, error) = located::snapshots(&args.interfaces, args.netns.as_deref())?;
         unreadable = unreadable.take().or(error);
+        if args.interfaces.is_empty() && args.queue.is_some() {
+            // Of all interfaces, those that have this queue.
+            snapshots.retain(|snapshot| snapshot.queues(args.queue).is_ok());
+        }
         Ok(snapshots)
     })?;
     unreadable.map_or(Ok(()), |error| Err(error.into()))

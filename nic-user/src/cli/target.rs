@@ -69,9 +69,10 @@ pub(super) fn recorded(name: &str, netns: u64) -> Result<Vec<Attachment>> {
 }
 
 /// The error for an interface that nothing is attached to.
-pub(super) fn not_attached(name: &str) -> Error {
+pub(super) fn not_attached(name: &str, netns: Option<&str>) -> Error {
+    let option = netns.map(|netns| format!(" --netns {netns}")).unwrap_or_default();
     Error::not_found(format!("nothing is attached to {name}"))
-        .with_fix(format!("nicctl attach {name}"))
+        .with_fix(format!("nicctl attach {name}{option}"))
 }
 
 /// Tells that another nicctl holds the lock.

@@ -193,10 +193,29 @@ fn refuse_foreign(nic: &Nic) -> Result<()> {
     let link = Links::open()
         .and_then(|mut links| links.by_index(nic.ifindex()))
         .map_err(|error| error.while_doing(format_args!("attach to {}", nic.name())))?;
-    match link.xdp.first() {
-        Some(attached) => Err(in_attach(nic, foreign::refusal(nic, attached))),
-        None => Ok(()),
-    }
+    let Some(attached) = link.xdp.first() else { return Ok(()) };
+    let refusal = match moved_from(attached.prog_id)? {
+        Some(earlier) => moved(nic, &earlier),
+        None => foreign::refusal(nic, attached),
+    };
+    Err(in_attach(nic, refusal))
+}
+
+/// The attachment whose XDP program this is, under another namespace or index.
+fn moved_from(program: u32) -> Result<Option<Attachment>> {
+    let attachments = Slot::all()?.into_iter().filter_map(|slot| Attachment::of(slot).ok()?);
+    Ok(attachments.into_iter().find(|attachment| attachment.xdp_program() == Some(program)))
+}
+
+/// The error for an interface that nicctl attached to before it went to another namespace.
+fn moved(nic: &Nic, earlier: &Attachment) -> Error {
+    let (name, before) = (nic.name(), earlier.recorded_name());
+    let (place, option) = match namespace::name_of_cookie(earlier.slot().netns) {
+        Some(netns) => (format!("network namespace {netns}"), format!(" --netns {netns}")),
+        None => ("another network namespace".to_owned(), String::new()),
+    };
+    Error::failed(format!("{name} came here from {place}, where nicctl attached to it as {before}"))
+        .with_fix(format!("nicctl detach {before}{option}, and attach again"))
 }
 
 /// The way out of what will make the kernel refuse this mode, if that is known beforehand.

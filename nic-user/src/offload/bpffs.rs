@@ -34,9 +34,24 @@ pub fn root() -> Result<PathBuf> {
 }
 
 /// The bpffs if it is there; never mounts.
+///
+/// # Errors
+///
+/// There is none to be seen, but this process may not look where there could be one.
 pub fn existing_root() -> Result<Option<PathBuf>> {
     let root = path();
-    Ok(is_bpffs(&root)?.then_some(root))
+    if is_bpffs(&root)? {
+        return Ok(Some(root));
+    }
+    let first = fs::read_link("/proc/1/ns/mnt");
+    let hidden = first.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
+    if hidden && !nix::unistd::geteuid().is_root() {
+        return Err(Error::not_permitted(format!(
+            "look for bpffs: {MOUNT_POINT} has none, and the first process's may not be looked at"
+        ))
+        .with_fix("run it as root"));
+    }
+    Ok(None)
 }
 
 /// Where it is, or would be.
