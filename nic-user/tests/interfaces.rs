@@ -5,7 +5,7 @@ mod common;
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -20,7 +20,7 @@ use nic_user::lab::{Host, Lab, Shape};
 use nic_user::netlink::link_edit::VethEnd;
 use nic_user::netlink::qdisc::Clsact;
 use nic_user::nic::namespace::NAMED_DIR;
-use nic_user::offload::{self, Attached, Lock, ModeWanted, Options};
+use nic_user::offload::{self, Attached, Lock, ModeWanted, Options, Slot};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, setns, unshare};
 use serde_json::Value;
@@ -326,4 +326,44 @@ fn a_filter_that_somebody_hung_on_our_qdisc_stays() {
     run(host, "detach", &[]);
     assert_eq!(clsact(host), (true, true));
     assert!(nic(host, host.interface()).xdp().is_empty());
+}
+
+#[test]
+fn an_attachment_without_its_xdp_program_is_partial_and_attach_makes_it_whole() {
+    needs_root!();
+    let lab = Lab::new(Shape::default()).unwrap();
+    let host = lab.b();
+    let attached = attached::Attached::new(host, &[]);
+    send(&lab, 10);
+    let before = attached.settled();
+    // As a killed change of mode leaves it.
+    let slot = Slot::new(host.netns().cookie().unwrap(), host.ifindex());
+    slot.detach_link("link_xdp").unwrap();
+    assert_eq!(entries(host, &["list"])[0]["mode"], "partial");
+    let again = attached.again(&[]);
+    assert_eq!(again["mode"], "native");
+    assert!(again["notes"].to_string().contains("gone uncounted"), "{again}");
+    let packets = |stats: &Value| number(&stats["total"]["rx"], "/packets");
+    assert!(packets(&attached.stats()) >= packets(&before), "counters are kept");
+}
+
+#[test]
+fn an_interface_that_moved_is_told_from_one_of_somebody_else() {
+    needs_root!();
+    let lab = Lab::new(Shape::default()).unwrap();
+    let (from, to) = (lab.b(), lab.a());
+    let end = |name| VethEnd { name, queues: 1, mtu: 1500, netns: None };
+    from.links(|links| links.add_veth(end("nic-m"), end("nic-n"))).unwrap();
+    let in_netns = |host: &Host, verb: &str| nicctl(&[verb, "nic-m", "--netns", host.netns_name()]);
+    succeeded(in_netns(from, "attach"));
+    let ifindex = nic(from, "nic-m").ifindex();
+    from.links(|links| links.move_to(ifindex, to.netns().as_fd())).unwrap();
+    let refused = in_netns(to, "attach");
+    assert_eq!(exit_code(&refused), 1);
+    let words = String::from_utf8_lossy(&refused.stderr).into_owned();
+    let fix = format!("nicctl detach nic-m --netns {}", from.netns_name());
+    assert!(words.contains("nic-m came here from") && words.contains(&fix), "{words}");
+    succeeded(in_netns(from, "detach"));
+    succeeded(in_netns(to, "attach"));
+    succeeded(in_netns(to, "detach"));
 }

@@ -24,7 +24,7 @@ fn command<S: AsRef<str>>(args: &[S]) -> Command {
 }
 
 /// `nicctl VERB IFACE --netns HOST ARGS`.
-fn on<'a>(host: &'a Host, verb: &'a str, args: &[&'a str]) -> Vec<&'a str> {
+pub fn on<'a>(host: &'a Host, verb: &'a str, args: &[&'a str]) -> Vec<&'a str> {
     [&[verb, host.interface(), "--netns", host.netns_name()], args].concat()
 }
 
