@@ -66,10 +66,18 @@ fn headers(ctx: &XdpContext, len: u32) -> HeaderInfo {
 #[inline(always)]
 fn count_flags(ctx: &XdpContext, counters: &mut RxCounters, info: &HeaderInfo, len: u32) {
     let flags = info.flags;
-    counters.vlan += u64::from(flags.any(Flags::VLAN));
-    counters.tunnelled += u64::from(flags.any(Flags::TUNNEL));
-    counters.fragments += u64::from(flags.any(Flags::FIRST_FRAGMENT.with(Flags::LATER_FRAGMENT)));
-    counters.unparsed += u64::from(flags.any(Flags::UNPARSED));
+    if flags.any(Flags::VLAN) {
+        counters.vlan += 1;
+    }
+    if flags.any(Flags::TUNNEL) {
+        counters.tunnelled += 1;
+    }
+    if flags.any(Flags::FIRST_FRAGMENT.with(Flags::LATER_FRAGMENT)) {
+        counters.fragments += 1;
+    }
+    if flags.any(Flags::UNPARSED) {
+        counters.unparsed += 1;
+    }
     if flags.any(Flags::MALFORMED) {
         counters.malformed += 1;
         if maps::LOG.load() != 0 && is_due(counters) {
