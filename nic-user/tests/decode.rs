@@ -2,6 +2,7 @@
 //! that are damaged in every way.
 
 mod captures;
+mod common;
 
 use std::{
     ffi::OsStr,
@@ -109,6 +110,13 @@ fn assert_header_lengths(frames: &[(Vec<u8>, u64)]) {
         assert_eq!(row["len"], frame.len());
         assert_eq!(row["header_len"], *header_len, "{row}");
         assert_eq!(row["unparsed"], false, "{row}");
+    }
+    // The kernel program says the same, field by field.
+    if nix::unistd::geteuid().is_root() {
+        let args = [OsStr::new("--json"), OsStr::new("--bpf"), file.as_os_str()];
+        assert_eq!(self::rows(&decode(&args)), rows);
+    } else {
+        common::say_skipped("decode --bpf needs root");
     }
 }
 

@@ -89,13 +89,26 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     show(args, out, || {
         let (mut snapshots, error) = located::snapshots(&args.interfaces, args.netns.as_deref())?;
         unreadable = unreadable.take().or(error);
-        if args.interfaces.is_empty() && args.queue.is_some() {
-            // Of all interfaces, those that have this queue.
-            snapshots.retain(|snapshot| snapshot.queues(args.queue).is_ok());
+        if args.interfaces.is_empty() {
+            retain_with_queue(&mut snapshots, args.queue)?;
         }
         Ok(snapshots)
     })?;
     unreadable.map_or(Ok(()), |error| Err(error.into()))
+}
+
+/// Of several interfaces, keeps those that have this queue.
+///
+/// # Errors
+///
+/// None has.
+fn retain_with_queue(snapshots: &mut Vec<Snapshot>, queue: Option<u32>) -> Result<()> {
+    let lacking = snapshots.iter().find_map(|snapshot| snapshot.queues(queue).err());
+    snapshots.retain(|snapshot| snapshot.queues(queue).is_ok());
+    match lacking {
+        Some(error) if snapshots.is_empty() => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Shows what `read` reads.
