@@ -49,8 +49,14 @@ const NEEDS: [Need; 3] = [
     },
 ];
 
-/// Programs of peers, with the packages that have them in Debian, Ubuntu and Fedora alike.
-const PEERS: [(&str, &str); 3] =
+/// A program, and the Debian package that has it.
+type Program = (&'static str, &'static str);
+
+/// What tests compare with, and make their sandboxes with.
+const TOOLS: [Program; 3] = [("ip", "iproute2"), ("setpriv", "util-linux"), ("ethtool", "ethtool")];
+
+/// What benchmarks compare with.
+const PEERS: [Program; 3] =
     [("ethtool", "ethtool"), ("bpftool", "bpftool"), ("xdp-loader", "xdp-tools")];
 
 /// Runs the subcommand.
@@ -59,8 +65,9 @@ pub fn run(args: &Args) -> Result<()> {
     for need in &NEEDS {
         missing += usize::from(!provide(need, args.check)?);
     }
+    missing += usize::from(!provide_programs("programs for tests", &TOOLS, args.check)?);
     if args.bench {
-        missing += usize::from(!provide_peers(args.check)?);
+        missing += usize::from(!provide_programs("programs to compare with", &PEERS, args.check)?);
     }
     if missing > 0 {
         bail!("{missing} missing; `cargo xtask setup` installs what it can");
@@ -92,17 +99,17 @@ fn provide(need: &Need, check: bool) -> Result<bool> {
     Ok(is_there || !check)
 }
 
-fn provide_peers(check: bool) -> Result<bool> {
-    let missing: Vec<&str> = PEERS
+fn provide_programs(what: &str, programs: &[Program], check: bool) -> Result<bool> {
+    let missing: Vec<&str> = programs
         .iter()
         .filter(|(program, _)| find(program).is_none())
         .map(|(_, package)| *package)
         .collect();
     if missing.is_empty() {
-        println!("programs to compare with: there");
+        println!("{what}: there");
         return Ok(true);
     }
-    println!("programs to compare with: {} missing", missing.join(", "));
+    println!("{what}: {} missing", missing.join(", "));
     if !check {
         install_packages(&missing)?;
     }
@@ -165,16 +172,28 @@ pub fn install_packages(packages: &[&str]) -> Result<()> {
     if find("apt-get").is_none() {
         bail!("this is no Debian: please install what its packages {} have", packages.join(", "));
     }
-    let mut install = if is_root() {
+    if !is_root() && !succeeds(Command::new("sudo").args(["-n", "true"])) {
+        bail!("this needs root; please run: sudo {by_hand}");
+    }
+    println!("{by_hand}");
+    let mut install = apt_get();
+    install.args(["install", "--yes", "--quiet", "--no-install-recommends"]).args(packages);
+    if succeeds(&mut install) {
+        return Ok(());
+    }
+    // A new machine has no list of packages, or an old one.
+    run_command(apt_get().args(["update", "--quiet"]))?;
+    run_command(&mut install)
+}
+
+fn apt_get() -> Command {
+    let mut apt_get = if is_root() {
         command("apt-get")
-    } else if succeeds(Command::new("sudo").args(["-n", "true"])) {
+    } else {
         let mut sudo = command("sudo");
         sudo.args(["-n", "apt-get"]);
         sudo
-    } else {
-        bail!("this needs root; please run: sudo {by_hand}");
     };
-    println!("{by_hand}");
-    install.args(["install", "--yes", "--quiet", "--no-install-recommends"]).args(packages);
-    run_command(install.env("DEBIAN_FRONTEND", "noninteractive"))
+    apt_get.env("DEBIAN_FRONTEND", "noninteractive");
+    apt_get
 }
