@@ -51,23 +51,30 @@ impl Received {
     #[inline(always)]
     fn of(ctx: &TcContext, skb: &__sk_buff) -> Self {
         let whole = Skb::new(ctx.skb.skb);
-        match InFront::of(ctx, skb) {
+        // One way on for all that have to be parsed: the compiler would copy it for each.
+        let (packet, queue) = match InFront::of(ctx, skb) {
             // The stack takes a VLAN tag out of the packet between XDP and here, and the header is
             // then no longer as XDP saw it (`skb_vlan_untag`).
-            InFront::Ours(metadata) if skb.vlan_present == 0 => Self {
-                queue: metadata.queue.into(),
-                len: skb.len,
-                linear_len: Direct::skb(ctx).linear_len(),
-                header_len: metadata.headers.header_len,
-                // GRO made one packet of many that were each below the copybreak.
-                verdict: if skb.gso_size > 0 { Verdict::Whole } else { metadata.verdict },
-            },
-            InFront::Ours(metadata) => Self::parsed(ctx, skb, whole, metadata.queue.into()),
-            InFront::Nothing => Self::parsed(ctx, skb, whole, recorded_queue(skb)),
-            InFront::Something => {
-                let packet = Skb::behind_generic_xdp(ctx.skb.skb);
-                Self::parsed(ctx, skb, packet, recorded_queue(skb))
+            InFront::Ours(metadata) if skb.vlan_present == 0 => {
+                return Self::as_xdp_saw_it(ctx, skb, metadata);
             }
+            InFront::Ours(metadata) => (whole, metadata.queue.into()),
+            InFront::Nothing => (whole, recorded_queue(skb)),
+            InFront::Something => (Skb::behind_generic_xdp(ctx.skb.skb), recorded_queue(skb)),
+        };
+        let hidden = maps::hide(packet.hidden.into()) as u32;
+        Self::parsed(ctx, skb, Skb { hidden, ..packet }, maps::hide(queue.into()) as u32)
+    }
+
+    #[inline(always)]
+    fn as_xdp_saw_it(ctx: &TcContext, skb: &__sk_buff, metadata: Metadata) -> Self {
+        Self {
+            queue: metadata.queue.into(),
+            len: skb.len,
+            linear_len: Direct::skb(ctx).linear_len(),
+            header_len: metadata.headers.header_len,
+            // GRO made one packet of many that were each below the copybreak.
+            verdict: if skb.gso_size > 0 { Verdict::Whole } else { metadata.verdict },
         }
     }
 
