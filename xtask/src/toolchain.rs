@@ -82,7 +82,7 @@ impl Toolchain {
         succeeds(command(self.linker()).arg("--version"))
     }
 
-    /// Builds the linker from crates.io against this toolchain's LLVM.
+    /// Builds the published linker against this toolchain's LLVM.
     pub fn install_linker(&self) -> Result<()> {
         let prefix = self.linker_root();
         let library = self.llvm_library()?;

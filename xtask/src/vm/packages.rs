@@ -13,7 +13,6 @@ use anyhow::{Context, Result, anyhow, bail};
 use crate::process::{command, find, output, root, run};
 
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
-const MIRROR: &str = "http://deb.debian.org";
 
 /// Archive and suite.
 const SUITES: [(&str, &str); 4] = [
@@ -88,14 +87,22 @@ fn update() -> Result<()> {
     for subdirectory in ["lists/partial", "archives/partial", "parts"] {
         fs::create_dir_all(directory.join(subdirectory))?;
     }
+    let mirror = mirror()?;
     let sources = SUITES.map(|(archive, suite)| {
-        format!("deb [signed-by={KEYRING}] {MIRROR}/{archive} {suite} main\n")
+        format!("deb [signed-by={KEYRING}] {mirror}/{archive} {suite} main\n")
     });
     fs::write(directory.join("sources.list"), sources.concat())?;
     println!("fetching Debian's lists of packages");
     // Without the last option it only warns of lists that it cannot get.
     run(configured("apt-get").args(["--quiet=2", "update", "-o", "APT::Update::Error-Mode=any"]))
         .context("fetch Debian's lists of packages")
+}
+
+/// Where this machine has its own Debian packages from, without the archive's name.
+fn mirror() -> Result<String> {
+    let uris = output(command("apt-get").args(["indextargets", "--format", "$(REPO_URI)"]))?;
+    let mirror = uris.lines().find_map(|uri| uri.trim_end_matches('/').strip_suffix("/debian"));
+    mirror.map(str::to_owned).context("apt has no Debian archive among its sources")
 }
 
 fn configured(program: &str) -> Command {
