@@ -15,6 +15,7 @@ use nic_user::netlink::ethtool::parameter::{Kind, Parameter, Reading, Readings};
 use nic_user::netlink::ethtool::pause::Pause;
 use nic_user::netlink::ethtool::private_flags::PrivateFlags;
 use nic_user::netlink::ethtool::rings::Ring;
+use nic_user::netlink::link_edit::LinkChange;
 use nic_user::netlink::netdev::Netdev;
 use nic_user::netlink::netdev::napi::NapiParameter;
 use nic_user::netlink::netdev::queue::{Direction, QueueId};
@@ -282,9 +283,12 @@ fn segments_of_a_packet_are_limited() {
     needs_root!();
     let lab = lab(1);
     let ifindex = lab.a().ifindex();
-    lab.a().links(|links| links.set_gso_max_segs(ifindex, 100)).unwrap();
+    let limit = |segments| {
+        lab.a().links(|links| links.change(ifindex, &[LinkChange::GsoMaxSegs(segments)]))
+    };
+    limit(100).unwrap();
     assert_eq!(lab.a().link().unwrap().gso_max_segs, Some(100));
-    let error = lab.a().links(|links| links.set_gso_max_segs(ifindex, 1 << 20)).unwrap_err();
+    let error = limit(1 << 20).unwrap_err();
     assert!(error.to_string().contains("too big gso_max_segs"), "{error}");
     assert_eq!(lab.a().link().unwrap().gso_max_segs, Some(100));
 }

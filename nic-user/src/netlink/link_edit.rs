@@ -136,11 +136,6 @@ impl Links {
         Ok(self.socket.request(libc::RTM_SETLINK, 0, request.as_bytes())?.warning)
     }
 
-    /// Sets how many segments a packet handed to the device for segmentation can have.
-    pub fn set_gso_max_segs(&mut self, ifindex: u32, segments: u32) -> Result<()> {
-        self.set(edit(ifindex).u32(IFLA_GSO_MAX_SEGS, segments))
-    }
-
     /// Stops the kernel from giving the link an IPv6 link-local address when it comes up, and so
     /// from soliciting routers and neighbours by itself.
     pub fn set_no_link_local(&mut self, ifindex: u32) -> Result<()> {

@@ -203,8 +203,8 @@ fn refuse_foreign(nic: &Nic) -> Result<()> {
 
 /// The attachment whose XDP program this is, under another namespace or index.
 fn moved_from(program: u32) -> Result<Option<Attachment>> {
-    let attachments = Slot::all()?.into_iter().filter_map(|slot| Attachment::of(slot).ok()?);
-    Ok(attachments.into_iter().find(|attachment| attachment.xdp_program() == Some(program)))
+    let mut attachments = Slot::all()?.into_iter().filter_map(|slot| Attachment::of(slot).ok()?);
+    Ok(attachments.find(|attachment| attachment.xdp_program() == Some(program)))
 }
 
 /// The error for an interface that nicctl attached to before it went to another namespace.

@@ -74,11 +74,6 @@ impl Slot {
         self.path.try_exists().map_err(|error| bpffs::error(action(), &error))
     }
 
-    /// The directory.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// One pin in it.
     pub fn pin(&self, name: &str) -> PathBuf {
         self.path.join(name)
