@@ -5,6 +5,7 @@ pub mod cli;
 pub mod control;
 pub mod counters;
 pub mod decode;
+pub mod driver;
 pub mod error;
 pub mod lab;
 pub mod netlink;
