@@ -1,6 +1,7 @@
 //! Userspace of nicctl: programs the NIC, loads the kernel programs around it, and shows what
 //! happened.
 
+pub mod bench;
 pub mod cli;
 pub mod control;
 pub mod counters;

@@ -2,6 +2,7 @@
 
 mod apply;
 mod attach;
+mod bench;
 mod completions;
 mod decode;
 mod detach;
@@ -66,6 +67,7 @@ enum Command {
     List(list::Args),
     Detach(detach::Args),
     Log(log::Args),
+    Bench(bench::Args),
     Decode(decode::Args),
     Schema(schema::Args),
     Completions(completions::Args),
@@ -85,6 +87,7 @@ impl Command {
             Self::List(args) => list::run(&args, out),
             Self::Detach(args) => detach::run(&args, out),
             Self::Log(args) => log::run(&args, out),
+            Self::Bench(args) => bench::run(&args, out),
             Self::Decode(args) => decode::run(args, out),
             Self::Schema(args) => schema::run(&args, out),
             Self::Completions(args) => completions::run(&args, out),

@@ -7,6 +7,7 @@ use schemars::{JsonSchema, Schema, schema_for};
 
 use super::{attach, detach, list, log, show};
 use crate::{
+    bench,
     control::{
         Profile,
         model::{ApplyDocument, PlanDocument, RestoreDocument},
@@ -24,6 +25,7 @@ use crate::{
 const DOCUMENTS: &[Document] = &[
     Document::of::<ApplyDocument>("apply", "nicctl apply --json and nicctl set --json"),
     Document::of::<attach::Document>("attach", "nicctl attach --json"),
+    Document::of::<bench::model::Document>("bench", "nicctl bench --json"),
     Document::of::<Decoded>("decode", "one line of nicctl decode --json"),
     Document::of::<detach::Document>("detach", "nicctl detach --json"),
     Document::of::<list::Document>("list", "nicctl list --json"),

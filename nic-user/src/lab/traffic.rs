@@ -114,7 +114,9 @@ pub fn send_frames<F: AsRef<[u8]> + Sync>(from: &Host, frames: &[F]) -> Result<u
     Ok(sent)
 }
 
-fn connect(
+/// Connects over TCP, as often as is asked for: the sockets of `from`, and those of `to`.
+/// Reading at `to` and writing at `from` have a limit.
+pub fn connect(
     from: &Host,
     to: &Host,
     ip: IpVersion,

@@ -1,6 +1,6 @@
 //! Changes to links: creation, settings, addresses, and XDP the way before `BPF_LINK_CREATE`.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use super::Result;
@@ -27,6 +27,10 @@ const IFLA_INFO_KIND: u16 = 1;
 const IFLA_INFO_DATA: u16 = 2;
 const VETH_INFO_PEER: u16 = 1;
 const IFLA_VLAN_ID: u16 = 1;
+const IFLA_VXLAN_ID: u16 = 1;
+const IFLA_VXLAN_GROUP: u16 = 2;
+const IFLA_VXLAN_LINK: u16 = 3;
+const IFLA_VXLAN_PORT: u16 = 15;
 
 const IFLA_XDP_FD: u16 = 1;
 const IFLA_XDP_FLAGS: u16 = 3;
@@ -111,6 +115,19 @@ impl VethEnd<'_> {
     }
 }
 
+/// A VXLAN to one other host.
+#[derive(Clone, Copy, Debug)]
+pub struct Vxlan {
+    /// The link that it runs over.
+    pub parent: u32,
+    /// Its number (VNI).
+    pub network: u32,
+    /// The other host.
+    pub remote: Ipv4Addr,
+    /// UDP port, of both hosts.
+    pub port: u16,
+}
+
 impl Links {
     /// Sets the MTU, in bytes.
     pub fn set_mtu(&mut self, ifindex: u32, mtu: u32) -> Result<()> {
@@ -173,6 +190,20 @@ impl Links {
         self.add(request.nest(IFLA_LINKINFO, |info| {
             info.string(IFLA_INFO_KIND, "vlan")
                 .nest(IFLA_INFO_DATA, |data| data.bytes(IFLA_VLAN_ID, &id.to_ne_bytes()))
+        }))
+    }
+
+    /// Makes a VXLAN.
+    pub fn add_vxlan(&mut self, name: &str, vxlan: &Vxlan) -> Result<()> {
+        let Vxlan { parent, network, remote, port } = *vxlan;
+        let request = edit(0).string(IFLA_IFNAME, name);
+        self.add(request.nest(IFLA_LINKINFO, |info| {
+            info.string(IFLA_INFO_KIND, "vxlan").nest(IFLA_INFO_DATA, |data| {
+                data.u32(IFLA_VXLAN_ID, network)
+                    .u32(IFLA_VXLAN_LINK, parent)
+                    .bytes(IFLA_VXLAN_GROUP, &remote.octets())
+                    .bytes(IFLA_VXLAN_PORT, &port.to_be_bytes())
+            })
         }))
     }
 

@@ -18,6 +18,7 @@ mod privilege;
 mod programs;
 mod slot;
 mod sys;
+mod tc_counters;
 mod test_run;
 
 pub use attach::{Attached, ModeWanted, Options, Switches, attach, plan};
@@ -30,4 +31,5 @@ pub use object::Build;
 pub use privilege::check as check_privileges;
 pub use programs::Programs;
 pub use slot::Slot;
+pub use tc_counters::TcCounters;
 pub use test_run::BpfWalker;

@@ -163,6 +163,11 @@ impl Object {
         }
     }
 
+    /// A map by its name.
+    pub fn map(&self, name: &str) -> Option<&aya::maps::Map> {
+        self.ebpf.map(name)
+    }
+
     /// Writes the record of the attachment.
     pub fn write_record(&mut self, record: &AttachRecord) -> Result<()> {
         let action = "write the record of the attachment";

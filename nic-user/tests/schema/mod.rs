@@ -22,7 +22,9 @@ fn contradiction(root: &Value, schema: &Value, value: &Value) -> Option<String> 
     if let Some(choices) = schema["enum"].as_array() {
         return (!choices.contains(value)).then(|| format!("{value} is none of {choices:?}"));
     }
-    if let Some(choices) = schema["anyOf"].as_array() {
+    // What schemas of enumerations with documented variants are, and those of optional structs.
+    let choices = schema.get("oneOf").or_else(|| schema.get("anyOf"));
+    if let Some(choices) = choices.and_then(Value::as_array) {
         let errors: Option<Vec<_>> =
             choices.iter().map(|choice| contradiction(root, choice, value)).collect();
         return errors.map(|errors| errors.join(" and "));

@@ -1,0 +1,293 @@
+//! Results as text.
+
+use std::io::{self, Write};
+
+use super::{
+    model::{Case, Document, Experiment, Measure, Measured, Variant},
+    statistics::{Ratio, Spread},
+};
+use crate::report::{
+    number, paragraph,
+    style::Style,
+    table::{Align, Table},
+};
+
+/// Columns of the labels in front of what is not a table.
+const MARGIN: usize = 11;
+
+/// Writes a run.
+///
+/// # Errors
+///
+/// What writing to `out` ends in.
+pub fn write(out: &mut dyn Write, style: Style, document: &Document) -> io::Result<()> {
+    let Document { machine, rounds, round_seconds, .. } = document;
+    let line = |out: &mut dyn Write, label: &str, text: &str| {
+        paragraph::write_text(out, style, (label, MARGIN), text)
+    };
+    line(out, "machine", &machine_text(document))?;
+    line(out, "kernel", &machine.kernel)?;
+    line(
+        out,
+        "rounds",
+        &format!(
+            "{rounds} of {round_seconds} s for each variant, in turns; medians (lowest–highest), \
+             ratios with their 95 % interval"
+        ),
+    )?;
+    for caveat in machine.caveats() {
+        line(out, "note", &caveat)?;
+    }
+    for warning in &document.warnings {
+        line(out, "warning", warning)?;
+    }
+    for experiment in &document.experiments {
+        writeln!(out)?;
+        write_experiment(out, style, experiment)?;
+    }
+    Ok(())
+}
+
+/// The machine in a line.
+pub fn machine_text(document: &Document) -> String {
+    let machine = &document.machine;
+    let virtual_machine = if machine.virtual_machine { "virtual machine, " } else { "" };
+    format!(
+        "{virtual_machine}{} CPUs ({}, {}), {} of memory",
+        machine.cpus,
+        machine.cpu,
+        machine.architecture,
+        number::bytes(machine.memory)
+    )
+}
+
+fn write_experiment(out: &mut dyn Write, style: Style, experiment: &Experiment) -> io::Result<()> {
+    writeln!(out, "{}", style.bold(format_args!("{}: {}", experiment.name, experiment.title)))?;
+    paragraph::write_text(out, style, ("beside", MARGIN), &experiment.source)?;
+    paragraph::write_text(out, style, ("where", MARGIN), &experiment.place)?;
+    for case in &experiment.cases {
+        writeln!(out)?;
+        write_case(out, style, case)?;
+    }
+    if let Some(overview) = Overview::of(experiment) {
+        writeln!(out)?;
+        overview.write(out, style)?;
+    }
+    writeln!(out)?;
+    for note in &experiment.notes {
+        paragraph::write_text(out, style, ("note", MARGIN), note)?;
+    }
+    Ok(())
+}
+
+fn write_case(out: &mut dyn Write, style: Style, case: &Case) -> io::Result<()> {
+    let scale = Scale::of(case);
+    let title = format!("{}: {}, {}", case.title, scale.unit(), case.measure.cost_unit());
+    writeln!(out, "{}", style.bold(title))?;
+    let mut table = Table::new([
+        ("VARIANT", Align::Left),
+        ("RATE", Align::Right),
+        ("SND/RCV%", Align::Right),
+        ("SIRQ%", Align::Right),
+        ("COST", Align::Right),
+        ("RATIO", Align::Right),
+        ("PUBL.", Align::Right),
+    ]);
+    for variant in &case.variants {
+        table.push(row(variant, scale));
+    }
+    table.write(out, style)?;
+    paragraph::write_items(out, style, ("cost", MARGIN), &cost_ratios(case))?;
+    for name in figure_names(case) {
+        writeln!(out, "{name}: {}", figure_texts(case, name).join(", "))?;
+    }
+    for variant in &case.variants {
+        if let Some(reason) = &variant.unavailable {
+            let text = format!("{}: {reason}", variant.title);
+            paragraph::write_text(out, style, ("without", MARGIN), &text)?;
+        }
+    }
+    Ok(())
+}
+
+fn row(variant: &Variant, scale: Scale) -> [String; 7] {
+    let title = variant.title.clone();
+    let published = variant.published.rate.map(digits).unwrap_or_default();
+    let Some(measured) = &variant.measured else {
+        let [nothing @ .., _] = [const { String::new() }; 6];
+        let [rate, sides, softirq, cost, ratio] = nothing.map(|_| "-".to_owned());
+        return [title, rate, sides, softirq, cost, ratio, published];
+    };
+    [
+        title,
+        scale.spread(&measured.rate),
+        sides(measured),
+        percent(measured.cpu.softirq.as_ref()),
+        measured.cost.as_ref().map_or_else(|| "-".to_owned(), |cost| digits(cost.median)),
+        measured.rate_ratio.map_or_else(|| "1".to_owned(), ratio),
+        published,
+    ]
+}
+
+/// How busy the threads of both sides were.
+fn sides(measured: &Measured) -> String {
+    let cpu = &measured.cpu;
+    format!("{}/{}", percent(cpu.sender.as_ref()), percent(cpu.receiver.as_ref()))
+}
+
+fn percent(share: Option<&Spread>) -> String {
+    share.map_or_else(|| "-".to_owned(), |share| format!("{:.0}", share.median * 100.0))
+}
+
+/// `2.86 (2.71–2.99)`
+pub fn ratio(ratio: Ratio) -> String {
+    let Ratio { median, low, high } = ratio;
+    format!("{} ({}–{})", digits(median), digits(low), digits(high))
+}
+
+/// Three significant digits, or whole numbers.
+pub fn digits(value: f64) -> String {
+    match value.abs() {
+        ..0.0995 => format!("{value:.3}"),
+        ..9.995 => format!("{value:.2}"),
+        ..99.95 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
+    }
+}
+
+/// What the ratios of the costs came to.
+fn cost_ratios(case: &Case) -> Vec<String> {
+    let text = |variant: &Variant| {
+        let cost = ratio(variant.measured.as_ref()?.cost_ratio?);
+        let published = variant.published.cost;
+        let published =
+            published.map(|cost| format!(" (published {})", digits(cost))).unwrap_or_default();
+        Some(format!("{} {cost} times{published}", variant.title))
+    };
+    case.variants.iter().filter_map(text).collect()
+}
+
+/// Names of the figures of a case, each once.
+pub fn figure_names(case: &Case) -> Vec<&str> {
+    let measured = case.variants.iter().filter_map(|variant| variant.measured.as_ref());
+    let mut names = Vec::new();
+    for figure in measured.flat_map(|measured| &measured.figures) {
+        if !names.contains(&figure.name.as_str()) {
+            names.push(figure.name.as_str());
+        }
+    }
+    names
+}
+
+/// A figure of every variant that has it.
+fn figure_texts(case: &Case, name: &str) -> Vec<String> {
+    let text = |variant: &Variant| {
+        let figures = &variant.measured.as_ref()?.figures;
+        let figure = figures.iter().find(|figure| figure.name == name)?;
+        Some(figure_text(figure.value.median, &figure.unit))
+    };
+    case.variants.iter().filter_map(text).collect()
+}
+
+/// A figure with its unit.
+pub fn figure_text(value: f64, unit: &str) -> String {
+    match unit {
+        "B" => number::bytes(value.round().max(0.0) as u64),
+        "" => digits(value),
+        "%" => format!("{}%", digits(value)),
+        _ => format!("{} {unit}", digits(value)),
+    }
+}
+
+/// The decimal prefix that all rates of a case are shown with.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scale {
+    measure: Measure,
+    divisor: f64,
+    prefix: &'static str,
+}
+
+impl Scale {
+    /// The one that suits the fastest variant.
+    pub fn of(case: &Case) -> Self {
+        let rates = case.variants.iter().filter_map(|variant| variant.measured.as_ref());
+        let rates = rates.map(|measured| case.measure.shown(measured.rate.median));
+        let (divisor, prefix) = match rates.fold(0.0, f64::max) {
+            1e9.. => (1e9, "G"),
+            1e6.. => (1e6, "M"),
+            1e4.. => (1e3, "k"),
+            _ => (1.0, ""),
+        };
+        Self { measure: case.measure, divisor, prefix }
+    }
+
+    /// The unit, prefix included.
+    pub fn unit(self) -> String {
+        format!("{}{}", self.prefix, self.measure.rate_unit())
+    }
+
+    /// A rate in that unit.
+    pub fn number(self, rate: f64) -> f64 {
+        self.measure.shown(rate) / self.divisor
+    }
+
+    /// Median, lowest and highest in that unit.
+    pub fn spread(self, spread: &Spread) -> String {
+        let [median, min, max] =
+            [spread.median, spread.min, spread.max].map(|rate| digits(self.number(rate)));
+        format!("{median} ({min}–{max})")
+    }
+}
+
+/// Rates and CPU of cases that compare the same variants, as the discussions lay out their tables.
+pub struct Overview {
+    /// Titles of the columns; the first one is that of the cases.
+    pub titles: Vec<String>,
+    /// One row a case.
+    pub rows: Vec<Vec<String>>,
+}
+
+impl Overview {
+    /// Of the cases that have the same variants as the first one; nothing if it is the only one.
+    pub fn of(experiment: &Experiment) -> Option<Self> {
+        let titles = |case: &Case| -> Vec<String> {
+            case.variants.iter().map(|variant| variant.title.clone()).collect()
+        };
+        let first = experiment.cases.first()?;
+        let same = |case: &&Case| titles(case) == titles(first) && case.measure == first.measure;
+        let cases: Vec<&Case> = experiment.cases.iter().filter(same).collect();
+        let scale = Scale::of(first);
+        let rows = cases.iter().map(|case| {
+            let cells = case.variants.iter().map(|variant| overview_cell(variant, scale));
+            std::iter::once(case.title.clone()).chain(cells).collect()
+        });
+        let corner = format!("{}, CPU", scale.unit());
+        (cases.len() > 1).then(|| Self {
+            titles: std::iter::once(corner).chain(titles(first)).collect(),
+            rows: rows.collect(),
+        })
+    }
+
+    fn write(&self, out: &mut dyn Write, style: Style) -> io::Result<()> {
+        let width = |column: usize| {
+            let cells = self.rows.iter().chain([&self.titles]).filter_map(|row| row.get(column));
+            cells.map(|cell| cell.chars().count()).max().unwrap_or_default()
+        };
+        let line = |cells: &[String]| {
+            let cell = |(column, cell): (usize, &String)| match column {
+                0 => format!("{cell:<0$}", width(column)),
+                _ => format!("{cell:>0$}", width(column)),
+            };
+            cells.iter().enumerate().map(cell).collect::<Vec<_>>().join("  ")
+        };
+        writeln!(out, "{}", style.bold(line(&self.titles)))?;
+        self.rows.iter().try_for_each(|row| writeln!(out, "{}", line(row)))
+    }
+}
+
+/// Rate, and how busy both sides' processors were.
+fn overview_cell(variant: &Variant, scale: Scale) -> String {
+    let Some(measured) = &variant.measured else { return "-".to_owned() };
+    let busy = percent(measured.cpu.busy.as_ref());
+    format!("{} {busy}%", digits(scale.number(measured.rate.median)))
+}

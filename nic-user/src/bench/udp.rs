@@ -1,0 +1,189 @@
+//! One stream of datagrams, sent and received in different ways.
+
+use std::{
+    io::{self, ErrorKind},
+    net::{IpAddr, UdpSocket},
+    os::fd::{AsRawFd, RawFd},
+    time::Duration,
+};
+
+use nix::sys::socket::{setsockopt, sockopt};
+
+use super::round::{Count, Over};
+use crate::{
+    error::{Error, Result},
+    lab::Host,
+};
+
+/// How soon a thread that waits for datagrams sees that the round is over.
+const GLANCE: Duration = Duration::from_millis(20);
+/// Datagrams of one call.
+const BATCH: usize = 64;
+/// What a receiving socket may hold, in bytes: more than arrives while its thread is not running.
+const RECEIVE_BUFFER: usize = 8 << 20;
+/// The largest datagram, and so the largest super-packet, in bytes.
+const MAX_DATAGRAM: usize = 65_507;
+/// Segments of a super-packet that every kernel takes (`UDP_MAX_SEGMENTS`; since 6.9 it is 128).
+const MAX_SEGMENTS: usize = 64;
+
+/// How datagrams are handed to the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sending {
+    /// One a call: send(2).
+    One,
+    /// Many a call: sendmmsg(2).
+    Many,
+    /// As a super-packet: UDP_SEGMENT.
+    Segmented,
+}
+
+/// How datagrams are taken from the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Receiving {
+    /// Many a call, each for itself: recvmmsg(2).
+    Many,
+    /// As super-packets: UDP_GRO.
+    Merged,
+}
+
+/// A connected pair of sockets.
+pub struct Stream {
+    sender: UdpSocket,
+    receiver: UdpSocket,
+}
+
+/// Bytes of payload so far.
+#[derive(Debug, Default)]
+pub struct Bytes {
+    /// Handed to the kernel.
+    pub sent: Count,
+    /// Taken from the kernel.
+    pub received: Count,
+}
+
+impl Stream {
+    /// From one host's address to another's.
+    pub fn open((from, source): (&Host, IpAddr), (to, target): (&Host, IpAddr)) -> Result<Self> {
+        let fail = |error: io::Error| Error::io("open UDP sockets", &error);
+        let receiver = to.run(|| UdpSocket::bind((target, 0)))?.map_err(fail)?;
+        receiver.set_read_timeout(Some(GLANCE)).map_err(fail)?;
+        setsockopt(&receiver, sockopt::RcvBufForce, &RECEIVE_BUFFER)
+            .map_err(|error| fail(error.into()))?;
+        let target = receiver.local_addr().map_err(fail)?;
+        let sender = from.run(|| UdpSocket::bind((source, 0)))?.map_err(fail)?;
+        sender.connect(target).map_err(fail)?;
+        sender.set_write_timeout(Some(GLANCE)).map_err(fail)?;
+        Ok(Self { sender, receiver })
+    }
+
+    /// Sends datagrams of `size` bytes until the round is over.
+    pub fn send(&self, how: Sending, size: usize, over: &Over, bytes: &Bytes) -> io::Result<()> {
+        match how {
+            Sending::One => self.send_blocks(size, over, bytes),
+            Sending::Many => {
+                let mut batch = Batch::new(size);
+                until(over, &bytes.sent, || batch.send(self.sender.as_raw_fd()))
+            }
+            Sending::Segmented => {
+                let segment = i32::try_from(size).map_err(io::Error::other)?;
+                setsockopt(&self.sender, sockopt::UdpGsoSegment, &segment)?;
+                let segments = (MAX_DATAGRAM / size.max(1)).min(MAX_SEGMENTS);
+                self.send_blocks(size * segments, over, bytes)
+            }
+        }
+    }
+
+    fn send_blocks(&self, len: usize, over: &Over, bytes: &Bytes) -> io::Result<()> {
+        let block = vec![0xa5; len];
+        until(over, &bytes.sent, || self.sender.send(&block))
+    }
+
+    /// Takes datagrams of `size` bytes until the round is over.
+    pub fn receive(
+        &self,
+        how: Receiving,
+        size: usize,
+        over: &Over,
+        bytes: &Bytes,
+    ) -> io::Result<()> {
+        match how {
+            Receiving::Many => {
+                let mut batch = Batch::new(size);
+                until(over, &bytes.received, || batch.receive(self.receiver.as_raw_fd()))
+            }
+            Receiving::Merged => {
+                setsockopt(&self.receiver, sockopt::UdpGroSegment, &true)?;
+                let mut block = vec![0; MAX_DATAGRAM];
+                until(over, &bytes.received, || self.receiver.recv(&mut block))
+            }
+        }
+    }
+}
+
+/// Calls until the round is over, and counts the bytes that the calls moved. A queue that is full
+/// or empty is not an error.
+fn until(
+    over: &Over,
+    count: &Count,
+    mut call: impl FnMut() -> io::Result<usize>,
+) -> io::Result<()> {
+    while !over.is_over() {
+        match call() {
+            Ok(bytes) => count.add(bytes as u64),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Datagrams of one call.
+struct Batch {
+    headers: Vec<libc::mmsghdr>,
+    /// What the headers point to.
+    _vectors: Vec<libc::iovec>,
+    /// What the vectors point to.
+    _buffers: Vec<u8>,
+}
+
+impl Batch {
+    fn new(size: usize) -> Self {
+        let mut buffers = vec![0xa5_u8; size * BATCH];
+        let mut vectors: Vec<libc::iovec> = buffers
+            .chunks_exact_mut(size)
+            .map(|buffer| libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: size })
+            .collect();
+        let header = |vector: &mut libc::iovec| {
+            // SAFETY: `mmsghdr` is plain data for which all zeroes are valid.
+            let mut header: libc::mmsghdr = unsafe { std::mem::zeroed() };
+            header.msg_hdr.msg_iov = vector;
+            header.msg_hdr.msg_iovlen = 1;
+            header
+        };
+        let headers = vectors.iter_mut().map(header).collect();
+        Self { headers, _vectors: vectors, _buffers: buffers }
+    }
+
+    /// Sends all of them; the bytes that went.
+    fn send(&mut self, socket: RawFd) -> io::Result<usize> {
+        // SAFETY: every header points to a vector and it to a buffer, which live as long as the
+        // batch and do not move with it; their number is given.
+        let sent = unsafe { libc::sendmmsg(socket, self.headers.as_mut_ptr(), BATCH as u32, 0) };
+        self.moved(sent)
+    }
+
+    /// Waits for one and takes what else is there; the bytes that came.
+    fn receive(&mut self, socket: RawFd) -> io::Result<usize> {
+        let flags = libc::MSG_WAITFORONE;
+        let (headers, no_timeout) = (self.headers.as_mut_ptr(), std::ptr::null_mut());
+        // SAFETY: as for `send`; the kernel writes into the buffers, which nobody else has.
+        let received = unsafe { libc::recvmmsg(socket, headers, BATCH as u32, flags, no_timeout) };
+        self.moved(received)
+    }
+
+    fn moved(&self, datagrams: i32) -> io::Result<usize> {
+        let datagrams = usize::try_from(datagrams).map_err(|_| io::Error::last_os_error())?;
+        Ok(self.headers.iter().take(datagrams).map(|header| header.msg_len as usize).sum())
+    }
+}

@@ -1,0 +1,146 @@
+//! `nicctl bench`: the published experiments, measured here.
+
+use std::{
+    io::{self, Write},
+    thread,
+    time::Duration,
+};
+
+use clap::builder::PossibleValuesParser;
+use indicatif::{ProgressBar, ProgressStyle};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::{
+    bench::{
+        self, Named,
+        runner::{Plan, Progress},
+        stop::Stop,
+        text,
+    },
+    error::{Error, Result},
+    report::{json, style::Style},
+};
+
+/// Stands for every experiment.
+const ALL: &str = "all";
+
+/// Measure what the mechanisms buy on this machine, each way beside the others
+///
+/// Everything runs in network namespaces of its own, which are gone afterwards, also after Ctrl-C.
+/// Variants take turns, so that what disturbs the machine disturbs all of them; figures are medians
+/// with the lowest and the highest round, ratios have a 95 % confidence interval (bootstrap of the
+/// rounds), and beside them stands what the discussion published that brought the mechanism.
+///
+/// SND/RCV% is how busy the threads of both sides were, SIRQ% what interrupts and softirqs took
+/// besides. COST is the CPU time of everything on the processors of both sides, for each unit.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  nicctl bench udp-gso
+  nicctl bench all --html report.html
+  nicctl bench big-tcp --json > before.json")]
+pub(super) struct Args {
+    /// Which ones
+    #[arg(value_name = "EXPERIMENT", default_value = ALL, value_parser = PossibleValuesParser::new(
+        bench::ALL.iter().map(|named| named.name).chain([ALL])))]
+    experiments: Vec<String>,
+
+    /// Rounds of every variant, 5 to 100
+    #[arg(long, value_name = "N", default_value = "7",
+        value_parser = clap::value_parser!(u32).range(5..=100))]
+    rounds: u32,
+
+    /// How long each round measures, 0.05 to 60
+    #[arg(long, value_name = "SECS", default_value = "0.5", value_parser = seconds)]
+    time: Duration,
+
+    /// Print JSON (`nicctl schema bench`)
+    #[arg(long)]
+    json: bool,
+}
+
+fn seconds(text: &str) -> Result<Duration, &'static str> {
+    match text.parse() {
+        Ok(seconds @ 0.05..=60.0) => Ok(Duration::from_secs_f64(seconds)),
+        Ok(_) => Err("from 0.05 to 60 seconds are possible"),
+        Err(_) => Err("not a number of seconds"),
+    }
+}
+
+pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+    let stop = Stop::default();
+    stop_on_signals(&stop)?;
+    let plan = Plan { rounds: args.rounds, window: args.time, stop: &stop };
+    let document = bench::run(&wanted(&args.experiments), &plan, &mut Bar::new())?;
+    if args.json {
+        json::write_pretty(out, &document)?;
+    } else {
+        text::write(out, Style::for_stdout(), &document)?;
+    }
+    Ok(())
+}
+
+/// The experiments of these names, each once, in the order of a report.
+fn wanted(names: &[String]) -> Vec<Named> {
+    let wanted = |named: &&Named| names.iter().any(|name| *name == named.name || name == ALL);
+    bench::ALL.iter().filter(wanted).copied().collect()
+}
+
+/// Lets whatever would end the process end the benchmark instead, so that it clears up.
+fn stop_on_signals(stop: &Stop) -> Result<()> {
+    let fail = |error: io::Error| Error::io("prepare for interruptions", &error);
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(fail)?;
+    let entered = runtime.enter();
+    let signals = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+    let [mut interrupt, mut terminate, mut hangup]: [Signal; 3] = {
+        let [interrupt, terminate, hangup] = signals.map(signal);
+        [interrupt.map_err(fail)?, terminate.map_err(fail)?, hangup.map_err(fail)?]
+    };
+    drop(entered);
+    let stop = stop.clone();
+    thread::spawn(move || {
+        runtime.block_on(async {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+                _ = hangup.recv() => {}
+            }
+        });
+        stop.request();
+        // The handlers stay: whoever presses Ctrl-C twice must not leave anything behind either.
+        loop {
+            thread::park();
+        }
+    });
+    Ok(())
+}
+
+/// Progress on the terminal, if standard error is one.
+struct Bar(ProgressBar);
+
+impl Bar {
+    fn new() -> Self {
+        Self(ProgressBar::hidden())
+    }
+}
+
+impl Progress for Bar {
+    fn begin(&mut self, name: &str, steps: u64) {
+        let style = ProgressStyle::with_template("{prefix} {wide_bar} {eta} {msg:32!}");
+        // Hidden by itself where standard error is no terminal.
+        self.0 = ProgressBar::new(steps)
+            .with_prefix(name.to_owned())
+            .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        self.0.tick();
+    }
+
+    fn step(&mut self, what: &str) {
+        self.0.set_message(what.to_owned());
+        self.0.inc(1);
+    }
+
+    fn end(&mut self) {
+        self.0.finish_and_clear();
+    }
+}

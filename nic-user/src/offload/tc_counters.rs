@@ -1,0 +1,64 @@
+//! The TC programs of an interface for as long as somebody looks.
+
+use std::os::fd::AsFd;
+
+use aya::{
+    maps::Map,
+    programs::{LinkOrder, TcAttachType, tc::TcAttachOptions},
+};
+use nic_common::counters::{Counters, IngressCounters, TxCounters};
+
+use super::{
+    object::{EGRESS, INGRESS, Object, Parameters},
+    pinned,
+    programs::PARAMETERS,
+    sys,
+};
+use crate::error::{Error, Result};
+
+/// The TC programs on an interface, without XDP and without pins: gone when dropped. They need TCX
+/// (Linux 6.6).
+pub struct TcCounters {
+    object: Object,
+    queues: u32,
+}
+
+impl TcCounters {
+    /// Attaches to an interface of the calling thread's network namespace that has up to `queues`
+    /// queues in either direction.
+    pub fn attach(interface: &str, queues: u32) -> Result<Self> {
+        let parameters = Parameters {
+            rx_queues: queues,
+            tx_queues: queues,
+            real_tx_queues: queues,
+            ..PARAMETERS
+        };
+        let mut object = Object::load(&parameters, None)?;
+        for (name, hook) in [(INGRESS, TcAttachType::Ingress), (EGRESS, TcAttachType::Egress)] {
+            let order = TcAttachOptions::TcxOrder(LinkOrder::default());
+            object.classifier(name)?.attach_with_options(interface, hook, order).map_err(
+                |error| pinned::aya_error(&format!("attach {name} to {interface}"), &error),
+            )?;
+        }
+        Ok(Self { object, queues })
+    }
+
+    /// What was counted so far, on all queues together.
+    pub fn read(&self) -> Result<(IngressCounters, TxCounters)> {
+        Ok((self.total("NIC_INGRESS")?, self.total("NIC_TX")?))
+    }
+
+    fn total<C: Counters + aya::Pod>(&self, map: &str) -> Result<C> {
+        let action = || format!("read {map}");
+        let Some(Map::PerCpuArray(map)) = self.object.map(map) else {
+            return Err(Error::failed(format!("{}: no such map", action())));
+        };
+        let cpus = aya::util::nr_cpus().map_err(|(what, error)| Error::io(what, &error))?;
+        let queues = sys::read_per_cpu(map.fd().as_fd(), self.queues as usize, cpus)
+            .map_err(|error| Error::io(action(), &error))?;
+        Ok(queues.iter().fold(C::ZERO, |mut sum, queue| {
+            sum.add(queue);
+            sum
+        }))
+    }
+}
