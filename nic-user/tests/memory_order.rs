@@ -3,15 +3,26 @@
 
 /// What the driver's modules find as their `super::sync`.
 mod sync {
-    pub use loom::sync::atomic::{AtomicI64, AtomicU32};
+    pub use loom::{
+        cell::UnsafeCell,
+        sync::atomic::{AtomicI64, AtomicU32},
+    };
 }
 
 #[path = "../src/driver/returns.rs"]
 #[allow(dead_code, missing_docs, reason = "part of the driver")]
 mod returns;
 
+#[path = "../src/driver/ring.rs"]
+#[allow(dead_code, missing_docs, reason = "part of the driver")]
+mod ring;
+
+use std::ptr::NonNull;
+
 use loom::{cell::UnsafeCell, sync::Arc, thread};
 use returns::{Last, Returns};
+use ring::{Consumer, Parts, Producer};
+use sync::AtomicU32;
 
 /// Chunks whose every use the checker watches.
 type Chunks = Arc<[UnsafeCell<u32>; 2]>;
@@ -107,4 +118,64 @@ fn exactly_one_is_the_last() {
 fn use_all(chunks: &Chunks) {
     use_chunk(chunks, 0);
     use_chunk(chunks, 1);
+}
+
+/// A ring of two slots.
+struct Ring {
+    producer: AtomicU32,
+    consumer: AtomicU32,
+    slots: [UnsafeCell<u32>; 2],
+}
+
+// SAFETY: a test gives each end to one thread; the checker complains if they meet in a slot.
+unsafe impl Sync for Ring {}
+
+impl Ring {
+    fn new() -> Arc<Self> {
+        // Close to where positions wrap.
+        let position = || AtomicU32::new(u32::MAX);
+        let slots = [UnsafeCell::new(0), UnsafeCell::new(0)];
+        Arc::new(Self { producer: position(), consumer: position(), slots })
+    }
+
+    fn parts(&self) -> Parts<u32> {
+        Parts {
+            producer: NonNull::from(&self.producer),
+            consumer: NonNull::from(&self.consumer),
+            slots: NonNull::from(&self.slots).cast(),
+            size: 2,
+        }
+    }
+}
+
+/// What the kernel does at the other end is what the driver does at the ends it has.
+#[test]
+fn everything_arrives_once_and_in_order() {
+    loom::model(|| {
+        let ring = Ring::new();
+        let other_end = Arc::clone(&ring);
+        let kernel = thread::spawn(move || {
+            // SAFETY: the only producer of a ring that this thread keeps.
+            let mut producer = unsafe { Producer::new(other_end.parts()) };
+            let mut value = 0;
+            while value < 3 {
+                let mut reserved = producer.reserve(2);
+                while reserved.left() > 0 && value < 3 {
+                    reserved.push(value);
+                    value += 1;
+                }
+                drop(reserved);
+                thread::yield_now();
+            }
+        });
+        // SAFETY: the only consumer of a ring that this thread keeps.
+        let mut consumer = unsafe { Consumer::new(ring.parts()) };
+        let mut arrived = Vec::new();
+        while arrived.len() < 3 {
+            arrived.extend(consumer.peek(2));
+            thread::yield_now();
+        }
+        assert_eq!(arrived, [0, 1, 2]);
+        kernel.join().unwrap();
+    });
 }

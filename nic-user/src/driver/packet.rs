@@ -96,6 +96,12 @@ impl Frag {
         self.frame.len() as u32 - self.offset - self.len
     }
 
+    /// The frame that the bytes are in.
+    #[inline]
+    pub const fn frame(&self) -> &Frame {
+        &self.frame
+    }
+
     /// The frame, and where in it the bytes start.
     #[inline]
     pub fn into_frame(self) -> (Frame, u32) {

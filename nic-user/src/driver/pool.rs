@@ -178,6 +178,12 @@ impl Pool {
         self.shared().chunks
     }
 
+    /// Whether `frame` is one of its chunks.
+    #[inline]
+    pub fn owns(&self, frame: &Frame) -> bool {
+        frame.shared == self.shared
+    }
+
     /// Fetches what other threads gave back.
     pub fn collect(&self) {
         let local = self.local();
@@ -220,7 +226,7 @@ impl Pool {
     /// Lends `frame`; its place in the memory in bytes. Gives it back if it is another pool's.
     #[inline]
     pub(super) fn lend(&self, frame: Frame, borrower: Borrower) -> Result<u64, Frame> {
-        if frame.shared != self.shared {
+        if !self.owns(&frame) {
             return Err(frame);
         }
         let index = frame.index;

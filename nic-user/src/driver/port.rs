@@ -1,0 +1,95 @@
+//! A port: rings of some queues of an interface.
+
+use std::{
+    os::fd::{AsFd, BorrowedFd},
+    rc::Rc,
+    time::Duration,
+};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::{
+    buffers::Buffers,
+    queue::{Queue, Statistics},
+    receive::Building,
+    socket::{Interface, Options},
+};
+use crate::error::{Error, Result};
+
+/// How to open a port.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The queues whose rings to open.
+    pub queues: Vec<u32>,
+    /// How packets are built.
+    pub building: Building,
+    /// How the rings are.
+    pub options: Options,
+}
+
+/// The rings of some queues of an interface. Closing it is dropping it: the queues' packets go on
+/// to the kernel then, and every frame that was in a ring comes back.
+#[derive(Debug)]
+pub struct Port {
+    queues: Vec<Queue>,
+    buffers: Rc<Buffers>,
+}
+
+impl Port {
+    /// Opens the rings; `register` gets every socket, to put it where the XDP program of the
+    /// interface finds it: into an XSKMAP, at the number of the queue.
+    pub fn open(
+        interface: &Interface<'_>,
+        config: &Config,
+        buffers: &Rc<Buffers>,
+        mut register: impl FnMut(u32, BorrowedFd<'_>) -> Result<()>,
+    ) -> Result<Self> {
+        let queues = config.queues.iter().map(|&number| {
+            let queue = Queue::open(interface, number, config.options, config.building, buffers)?;
+            register(number, queue.as_fd())?;
+            Ok(queue)
+        });
+        Ok(Self { queues: queues.collect::<Result<_>>()?, buffers: Rc::clone(buffers) })
+    }
+
+    /// Its queues.
+    pub fn queues(&self) -> &[Queue] {
+        &self.queues
+    }
+
+    /// Its queues, to receive from and to send through.
+    pub fn queues_mut(&mut self) -> &mut [Queue] {
+        &mut self.queues
+    }
+
+    /// Its memory.
+    pub const fn buffers(&self) -> &Rc<Buffers> {
+        &self.buffers
+    }
+
+    /// Waits until something has arrived at any queue, or for `timeout`; whether something has.
+    /// Fails if the interface is gone.
+    pub fn wait(&self, timeout: Duration) -> Result<bool> {
+        wait(&[self], timeout)
+    }
+
+    /// What happened at each queue.
+    pub fn statistics(&self) -> Result<Vec<Statistics>> {
+        self.queues.iter().map(Queue::statistics).collect()
+    }
+}
+
+/// Waits until something has arrived at any of these ports, or for `timeout`; whether something
+/// has. Fails if an interface is gone.
+pub fn wait(ports: &[&Port], timeout: Duration) -> Result<bool> {
+    let queues = || ports.iter().flat_map(|port| &port.queues);
+    queues().try_for_each(Queue::check)?;
+    let mut fds: Vec<_> =
+        queues().map(|queue| PollFd::new(queue.as_fd(), PollFlags::POLLIN)).collect();
+    let timeout = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX);
+    match poll(&mut fds, timeout) {
+        Ok(ready) => Ok(ready > 0),
+        Err(nix::errno::Errno::EINTR) => Ok(false),
+        Err(errno) => Err(Error::io("wait for packets", &errno.into())),
+    }
+}

@@ -1,0 +1,183 @@
+//! How a packet is built of the frames that it arrived in: copied, split, or left whole; and
+//! bounced, when too many frames are held.
+
+use std::rc::Rc;
+
+use nic_common::{
+    headers::HeaderInfo,
+    policy::{CopyPolicy, Verdict},
+};
+
+use super::{
+    buffers::Buffers,
+    packet::{Frag, Frags, Packet},
+};
+use crate::error::{Error, Result};
+
+/// How packets are to be built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Building {
+    /// Which bytes are copied.
+    pub policy: CopyPolicy,
+    /// Bounce, while fewer frames than this are not held by users: copy what would stay in a
+    /// frame to a smaller buffer, as far as one is large enough, and recycle the frame at once. 0
+    /// turns it off.
+    pub bounce_below: u32,
+}
+
+/// What was built.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Built {
+    /// Packets copied whole.
+    pub copied: u64,
+    /// Packets whose headers were copied out.
+    pub split: u64,
+    /// Packets left in their frames.
+    pub whole: u64,
+    /// Packets that the policy wanted copied or split, had there been a buffer.
+    pub copy_failed: u64,
+    /// Frames recycled at once because their bytes were bounced.
+    pub frag_alloc: u64,
+    /// Times that there was no buffer to bounce to, so that the frame was kept.
+    pub frag_alloc_err: u64,
+}
+
+impl Built {
+    /// All packets.
+    pub const fn packets(&self) -> u64 {
+        self.copied + self.split + self.whole
+    }
+}
+
+/// Builds packets.
+#[derive(Debug)]
+pub struct Builder {
+    building: Building,
+    buffers: Rc<Buffers>,
+    built: Built,
+}
+
+impl Builder {
+    /// A builder that takes its copies from `buffers`; refuses a policy that asks for larger ones.
+    pub fn new(building: Building, buffers: &Rc<Buffers>) -> Result<Self> {
+        let CopyPolicy { rx_copybreak, max_linear, split } = building.policy;
+        let largest = rx_copybreak.max(if split { max_linear } else { 0 });
+        let size = buffers.layout().copy_size;
+        if u32::from(largest) > size {
+            return Err(Error::usage(format!(
+                "the policy copies up to {largest} bytes, the buffers have {size}"
+            ))
+            .with_fix("make buffers with a larger copy size"));
+        }
+        Ok(Self { building, buffers: Rc::clone(buffers), built: Built::default() })
+    }
+
+    /// What it built so far.
+    pub const fn built(&self) -> Built {
+        self.built
+    }
+
+    /// The packet that arrived in `first` and, if it is longer than a frame, in `rest`.
+    #[inline]
+    pub fn build(&mut self, first: Frag, rest: Frags) -> Packet {
+        let info = headers(&first);
+        let len = rest.iter().fold(first.len(), |len, frag| len + frag.len());
+        let mut packet = match self.building.policy.decide(len as u32, &info) {
+            Verdict::Copy => self.copy(first, rest, info),
+            Verdict::Split => self.split(first, rest, info),
+            Verdict::Whole => self.whole(first, rest, info),
+        };
+        if self.is_low() {
+            self.bounce(&mut packet);
+        }
+        packet
+    }
+
+    fn copy(&mut self, first: Frag, rest: Frags, info: HeaderInfo) -> Packet {
+        let start = self.copy_of(&first);
+        match rest.iter().fold(start, |linear, frag| appended(linear?, frag)) {
+            Some(linear) => {
+                self.built.copied += 1;
+                Packet { linear, frags: Frags::new(), info, verdict: Verdict::Copy }
+            }
+            None => self.uncopied(first, rest, info),
+        }
+    }
+
+    fn split(&mut self, mut first: Frag, mut rest: Frags, info: HeaderInfo) -> Packet {
+        let Some(linear) = first.get(..info.header_len as usize).and_then(|it| self.copy_of(it))
+        else {
+            return self.uncopied(first, rest, info);
+        };
+        first.advance(info.header_len);
+        if !first.is_empty() {
+            rest.insert(0, first);
+        }
+        self.built.split += 1;
+        Packet { linear, frags: rest, info, verdict: Verdict::Split }
+    }
+
+    fn whole(&mut self, linear: Frag, frags: Frags, info: HeaderInfo) -> Packet {
+        self.built.whole += 1;
+        Packet { linear, frags, info, verdict: Verdict::Whole }
+    }
+
+    #[cold]
+    fn uncopied(&mut self, first: Frag, rest: Frags, info: HeaderInfo) -> Packet {
+        self.built.copy_failed += 1;
+        self.whole(first, rest, info)
+    }
+
+    /// Whether users hold so many frames that what arrives is to be bounced.
+    #[inline]
+    fn is_low(&self) -> bool {
+        let frames = self.buffers.frames();
+        if frames.not_held() >= self.building.bounce_below {
+            return false;
+        }
+        // Some may have come back from other threads.
+        frames.collect();
+        frames.not_held() < self.building.bounce_below
+    }
+
+    #[cold]
+    fn bounce(&mut self, packet: &mut Packet) {
+        if packet.verdict == Verdict::Whole {
+            self.bounce_frag(&mut packet.linear);
+        }
+        for frag in &mut packet.frags {
+            self.bounce_frag(frag);
+        }
+    }
+
+    /// As `hns3_handle_rx_copybreak` (drivers/net/ethernet/hisilicon/hns3/hns3_enet.c) does.
+    fn bounce_frag(&mut self, frag: &mut Frag) {
+        if frag.len() > self.buffers.copies().chunk_size() {
+            return;
+        }
+        match self.copy_of(frag) {
+            Some(copy) => {
+                self.built.frag_alloc += 1;
+                *frag = copy;
+            }
+            None => self.built.frag_alloc_err += 1,
+        }
+    }
+
+    /// A copy; `None` if there is no buffer that is large enough.
+    #[inline]
+    fn copy_of(&self, bytes: &[u8]) -> Option<Frag> {
+        appended(Frag::empty(self.buffers.copies().take()?, 0), bytes)
+    }
+}
+
+#[inline]
+fn appended(mut frag: Frag, bytes: &[u8]) -> Option<Frag> {
+    frag.append(bytes).then_some(frag)
+}
+
+/// The headers of a packet whose first frame is `bytes`.
+#[inline]
+fn headers(bytes: &[u8]) -> HeaderInfo {
+    HeaderInfo::of_common(bytes).unwrap_or_else(|| HeaderInfo::of(bytes))
+}
