@@ -18,7 +18,7 @@ pub enum Kind {
 }
 
 /// An error to show to a user.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Error {
     kind: Kind,
     message: String,

@@ -13,3 +13,4 @@ pub mod netlink;
 pub mod nic;
 pub mod offload;
 pub mod report;
+pub mod transaction;

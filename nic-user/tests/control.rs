@@ -211,10 +211,27 @@ fn an_interface_that_was_made_anew_is_left_alone() {
     host.links(|links| links.delete(index)).unwrap();
     make_pair(host);
     let before = settings_of(host, "nic-x");
-    let (exit, error) = failure(&command(host, "restore", "nic-x", &[]));
-    assert_eq!(exit, 1);
-    assert!(error.contains(&format!("it had index {index}, and now has ")), "{error}");
+    let restore = |args: &[&str]| succeeded(command(host, "restore", "nic-x", args));
+    for (args, removed) in [(&["--dry-run"][..], "would be removed"), (&[], "is removed")] {
+        let said = restore(args);
+        assert!(said.contains(&format!("it had index {index}, and now has ")), "{said}");
+        assert!(said.contains(removed), "{said}");
+    }
     assert_eq!(settings_of(host, "nic-x"), before);
+    assert_eq!(restore(&[]), "nic-x: nicctl has changed nothing\n");
+}
+
+#[test]
+fn a_change_takes_the_place_of_the_journal_of_a_vanished_interface() {
+    needs_root!();
+    let lab = lab();
+    let host = lab.a();
+    make_pair(host);
+    succeeded(command(host, "set", "nic-x", &["link.mtu=1400"]));
+    let index = host.links(|links| links.by_name("nic-x")).unwrap().ifindex;
+    host.links(|links| links.delete(index)).unwrap();
+    make_pair(host);
+    let before = settings_of(host, "nic-x");
     // The next change begins a journal of its own.
     let report = succeeded(command(host, "set", "nic-x", &["link.mtu=1300"]));
     assert!(report.contains("note: the journal of a former nic-x is removed"), "{report}");

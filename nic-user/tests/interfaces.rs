@@ -4,8 +4,7 @@ mod attached;
 mod common;
 
 use std::fs::File;
-use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -142,31 +141,6 @@ fn what_ip_netns_exec_attached_is_there_for_everybody() {
     assert!(nic(lab.b(), "nic-b").xdp().is_empty());
 }
 
-/// Renames the interface of `host`, which must be down for that.
-fn rename(host: &Host, to: &str) {
-    const SIOCSIFNAME: libc::Ioctl = 0x8923;
-    let padded = |name: &str| {
-        let mut padded = [0_u8; libc::IFNAMSIZ];
-        padded.iter_mut().zip(name.bytes()).for_each(|(to, from)| *to = from);
-        padded
-    };
-    // `struct ifreq`
-    let mut request = [padded(host.interface()), padded(to), [0; libc::IFNAMSIZ]];
-    host.links(|links| links.set_up(host.ifindex(), false)).unwrap();
-    host.run(|| {
-        // SAFETY: socket(2) reads no memory of ours.
-        let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
-        assert!(fd >= 0, "{}", io::Error::last_os_error());
-        // SAFETY: `fd` was just opened and belongs to nobody else.
-        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-        // SAFETY: `request` outlives the call and is no smaller than a `struct ifreq`.
-        let done = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCSIFNAME, &raw mut request) };
-        assert_eq!(done, 0, "{}", io::Error::last_os_error());
-    })
-    .unwrap();
-    host.links(|links| links.set_up(host.ifindex(), true)).unwrap();
-}
-
 #[test]
 fn a_renamed_interface_goes_by_its_new_name() {
     needs_root!();
@@ -175,7 +149,7 @@ fn a_renamed_interface_goes_by_its_new_name() {
     let netns = ["--netns", host.netns_name()];
     run(host, "attach", &[]);
     send(&lab, 10);
-    rename(host, "nic-new");
+    attached::rename(host, "nic-new");
     let on = |verb: &str, name: &str| nicctl(&[&[verb, name], &netns[..]].concat());
 
     let [listed] = &entries(host, &["list"])[..] else { panic!("one") };

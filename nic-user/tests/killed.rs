@@ -16,6 +16,25 @@ use nic_user::nic::Nic;
 
 /// How often each command is killed before it is done.
 const TIMES: u32 = 100;
+/// The same, where settings belong to it.
+const TIMES_WITH_SETTINGS: u32 = 40;
+
+/// Settings of several groups, that XDP needs or has nothing against.
+const PROFILE: &str = "
+[channels]
+tx = 2
+[feature]
+gro = true
+tso = false
+[link]
+mtu = 2000
+gso-max-size = 30000
+gro-ipv4-max-size = 100000
+[napi]
+gro-flush-timeout = 20000
+[rps]
+rx-0 = \"1\"
+";
 
 /// Numbers without order (splitmix64), the same in every run.
 struct Numbers(u64);
@@ -31,8 +50,8 @@ impl Numbers {
 }
 
 /// Runs the command and kills it somewhere within `within`; whether it was still running.
-fn kill(host: &Host, verb: &str, within: Duration, numbers: &mut Numbers) -> bool {
-    let mut child = start(host, verb);
+fn kill(host: &Host, verb: &str, args: &[&str], within: Duration, numbers: &mut Numbers) -> bool {
+    let mut child = start(host, verb, args);
     thread::sleep(Duration::from_micros(numbers.below(within.as_micros() as u64)));
     let running = child.try_wait().unwrap().is_none();
     child.kill().unwrap();
@@ -40,12 +59,15 @@ fn kill(host: &Host, verb: &str, within: Duration, numbers: &mut Numbers) -> boo
     running
 }
 
+/// A command with its arguments.
+type Call<'c> = (&'c str, &'c [&'c str]);
+
 /// How long the command takes when nothing is in its way.
-fn duration(host: &Host, verb: &str, other: &str) -> Duration {
+fn duration(host: &Host, command: Call<'_>, other: Call<'_>) -> Duration {
     let taken = (0..5).map(|_| {
-        run(host, other, &[]);
+        run(host, other.0, other.1);
         let begin = Instant::now();
-        run(host, verb, &[]);
+        run(host, command.0, command.1);
         begin.elapsed()
     });
     taken.min().unwrap()
@@ -108,7 +130,7 @@ fn killed_attaches_leave_nothing_that_detach_does_not_remove() {
     needs_root!();
     let lab = Lab::new(Shape::default()).unwrap();
     let clean = Clean::of(&lab);
-    let within = duration(lab.b(), "attach", "detach");
+    let within = duration(lab.b(), ("attach", &[]), ("detach", &[]));
     run(lab.b(), "detach", &[]);
     clean.assert_restored(0);
     let mut numbers = Numbers(1);
@@ -118,7 +140,7 @@ fn killed_attaches_leave_nothing_that_detach_does_not_remove() {
         if killed == TIMES {
             break;
         }
-        killed += u32::from(kill(lab.b(), "attach", within, &mut numbers));
+        killed += u32::from(kill(lab.b(), "attach", &[], within, &mut numbers));
         // What a killed command left must not be in the way of others.
         assert!(nicctl(&["list"]).status.success(), "kill {times}");
         if times % 4 == 0 {
@@ -134,7 +156,7 @@ fn killed_detaches_are_completed_by_the_next_command() {
     needs_root!();
     let lab = Lab::new(Shape::default()).unwrap();
     let clean = Clean::of(&lab);
-    let within = duration(lab.b(), "detach", "attach");
+    let within = duration(lab.b(), ("detach", &[]), ("attach", &[]));
     clean.assert_restored(0);
     let mut numbers = Numbers(2);
     let mut killed = 0;
@@ -144,7 +166,7 @@ fn killed_detaches_are_completed_by_the_next_command() {
             break;
         }
         run(lab.b(), "attach", &[]);
-        killed += u32::from(kill(lab.b(), "detach", within, &mut numbers));
+        killed += u32::from(kill(lab.b(), "detach", &[], within, &mut numbers));
         assert!(nicctl(&["list"]).status.success(), "kill {times}");
         if times % 4 == 0 {
             assert_works(&lab);
@@ -152,4 +174,43 @@ fn killed_detaches_are_completed_by_the_next_command() {
         run(lab.b(), "detach", &[]);
         clean.assert_restored(times);
     }
+}
+
+/// Everything that can be set of an interface, as text.
+fn settings(host: &Host) -> String {
+    run(host, "show", &["--as-profile"])
+}
+
+#[test]
+fn killed_with_settings_detach_or_restore_bring_everything_back() {
+    needs_root!();
+    let lab = Lab::new(Shape::default()).unwrap();
+    let host = lab.b();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("p.toml");
+    fs::write(&path, PROFILE).unwrap();
+    let attach = ["--profile", path.to_str().unwrap()];
+    let (before, clean) = (settings(host), Clean::of(&lab));
+    let attaching = duration(host, ("attach", &attach), ("detach", &[]));
+    let detaching = duration(host, ("detach", &[]), ("attach", &attach));
+    let mut numbers = Numbers(3);
+    let mut killed = 0;
+    for times in 1.. {
+        if killed >= TIMES_WITH_SETTINGS {
+            break;
+        }
+        killed += u32::from(kill(host, "attach", &attach, attaching, &mut numbers));
+        if times % 2 == 0 {
+            killed += u32::from(kill(host, "detach", &[], detaching, &mut numbers));
+        }
+        if times % 3 == 0 {
+            // Programs that are left do not keep settings from being given back.
+            run(host, "restore", &[]);
+            assert_eq!(settings(host), before, "kill {times}");
+        }
+        run(host, "detach", &[]);
+        assert_eq!(settings(host), before, "kill {times}");
+        clean.assert_restored(times);
+    }
+    assert!(run(host, "restore", &[]).contains("nicctl has changed nothing"));
 }

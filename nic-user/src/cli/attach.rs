@@ -12,11 +12,16 @@ use super::{
     target,
 };
 use crate::{
+    control::{Journals, Plan, Profile, Report, model::StepReportEntry, text},
     error::Result,
     netlink::link::XdpMode,
-    nic::{Nic, namespace},
-    offload::{self, Attached, Lock, ModeWanted, Options, Slot, Switches},
-    report::json::{self, Version},
+    nic::Nic,
+    offload::{self, Attached, Lock, ModeWanted, Options, Switches},
+    report::{
+        json::{self, Version},
+        style::Style,
+    },
+    transaction::{self, Done, Planned},
 };
 
 /// How XDP runs.
@@ -37,7 +42,11 @@ pub(super) enum Mode {
 /// Loads the XDP and TC programs, attaches them and pins them in bpffs, so that they outlive this
 /// process. Checks first what the driver needs, and says what is missing. Attaching again upgrades
 /// the programs in place: counters are kept, no packet goes uncounted, and what is not named stays
-/// as it is. A program of somebody else is never removed. A bond, VLAN or team is resolved to the interfaces below it.
+/// as it is. A program of somebody else is never removed. A bond, VLAN or team is resolved to the
+/// interfaces below it.
+///
+/// Settings that XDP does not run with, and those of a profile, are changed first; programs and
+/// settings together, or neither. `nicctl detach` gives them back.
 ///
 /// It takes root, or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON and write access to bpffs.
 #[derive(Debug, clap::Args)]
@@ -45,11 +54,17 @@ pub(super) enum Mode {
 Examples:
   nicctl attach eth0
   nicctl attach eth0 eth1 --mode native --rx-copybreak 128
-  nicctl attach veth0 --netns blue --dry-run")]
+  nicctl attach eth0 --profile forwarding
+  nicctl attach veth0 --netns blue --profile ./mine.toml --dry-run")]
 pub(super) struct Args {
     /// Interfaces to attach to
     #[arg(value_name = "IFACE", required = true, value_parser = name::utf8())]
     interfaces: Vec<String>,
+
+    /// Change settings, too: a built-in profile (throughput, latency, forwarding, big-tcp, udp-gso,
+    /// header-split), or the path of one
+    #[arg(long, value_name = "NAME|FILE", value_parser = name::utf8())]
+    profile: Option<String>,
 
     /// Where the XDP program runs
     #[arg(long, value_enum, value_name = "MODE", default_value = "auto")]
@@ -115,6 +130,8 @@ struct Entry {
     log: bool,
     /// Whether programs that were attached already were replaced.
     upgraded: bool,
+    /// The settings that were changed for it, or would be, in their order.
+    settings: Vec<StepReportEntry>,
     /// Why it is not native, why it is the frags build, what else there is to know.
     notes: Vec<String>,
 }
@@ -137,42 +154,90 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         log: args.log.map(|switch| switch == Switch::On),
         clsact: false,
     };
-    let attached = if args.dry_run {
-        nics.iter().map(|nic| offload::plan(nic, &options)).collect::<Result<_>>()?
-    } else {
-        attach_all(&nics, &options)?
+    let profile = args.profile.as_deref().map(Profile::load).transpose()?;
+    let journals = Journals::system();
+    let plan = || {
+        let plan = |nic| transaction::plan(nic, profile.as_ref(), &options, &journals);
+        nics.into_iter().map(plan).collect::<Result<Vec<_>>>()
     };
-    report(args, resolved, attached, out)?;
-    Ok(())
+    if args.dry_run {
+        let outcomes = plan()?.into_iter().map(Outcome::from).collect();
+        return Ok(report(args, resolved, outcomes, out)?);
+    }
+    let lock = Lock::take(target::say_waiting)?;
+    let (mut done, result) = transaction::attach(&lock, plan()?, &options, &journals);
+    if let Err(error) = result {
+        if !args.json {
+            say_what_was_undone(&done, out)?;
+        }
+        return Err(error.into());
+    }
+    let ignored = done.iter_mut().find_map(|done| done.settings.error());
+    report(args, resolved, done.into_iter().filter_map(Outcome::of).collect(), out)?;
+    ignored.map_or(Ok(()), |error| Err(error.into()))
 }
 
-/// Attaches to all or to none: when one fails, those attached for the first time are detached.
-fn attach_all(nics: &[Nic], options: &Options<'_>) -> Result<Vec<Attached>> {
-    let lock = Lock::take(target::say_waiting)?;
-    let mut attached: Vec<Attached> = Vec::new();
-    for nic in nics {
-        match offload::attach(&lock, nic, options) {
-            Ok(one) => attached.push(one),
-            Err(error) => {
-                let netns = namespace::current_cookie()?;
-                for new in attached.iter().filter(|attached| !attached.upgraded) {
-                    offload::detach(&lock, &Slot::new(netns, new.ifindex))?;
-                }
-                return Err(error);
-            }
+fn say_what_was_undone(done: &[Done], out: &mut dyn Write) -> io::Result<()> {
+    let mut touched =
+        done.iter().map(|done| &done.settings).filter(|report| !report.steps.is_empty());
+    touched.try_for_each(|report| text::write_report(report, out, Style::for_stdout()))
+}
+
+/// What is attached to one interface, and was set for it; or would be.
+struct Outcome {
+    programs: Attached,
+    settings: Settings,
+}
+
+enum Settings {
+    Planned(Plan),
+    Changed(Report),
+}
+
+impl Outcome {
+    fn of(done: Done) -> Option<Self> {
+        let settings = Settings::Changed(done.settings);
+        done.programs.map(|programs| Self { programs, settings })
+    }
+}
+
+impl From<Planned> for Outcome {
+    fn from(planned: Planned) -> Self {
+        Self { programs: planned.programs, settings: Settings::Planned(planned.settings) }
+    }
+}
+
+impl Settings {
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Planned(plan) => plan.is_empty(),
+            Self::Changed(report) => report.steps.is_empty(),
         }
     }
-    Ok(attached)
+
+    fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        match self {
+            Self::Planned(plan) => text::write_plan(plan, out, Style::for_stdout()),
+            Self::Changed(report) => text::write_report(report, out, Style::for_stdout()),
+        }
+    }
+
+    fn into_report(self) -> Report {
+        match self {
+            Self::Planned(plan) => Report::of(&plan),
+            Self::Changed(report) => report,
+        }
+    }
 }
 
 fn report(
     args: &Args,
     resolved: Vec<String>,
-    attached: Vec<Attached>,
+    outcomes: Vec<Outcome>,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     if args.json {
-        let interfaces = attached.into_iter().map(Entry::from).collect();
+        let interfaces = outcomes.into_iter().map(Entry::from).collect();
         let dry_run = args.dry_run;
         return json::write_pretty(
             out,
@@ -182,7 +247,7 @@ fn report(
     for step in resolved {
         writeln!(out, "{step}")?;
     }
-    for one in attached {
+    for Outcome { programs: one, settings } in outcomes {
         let verb = match (args.dry_run, one.upgraded) {
             (false, false) => "attached",
             (false, true) => "upgraded",
@@ -197,24 +262,29 @@ fn report(
         for note in one.notes {
             writeln!(out, "  {note}")?;
         }
+        if args.profile.is_some() || !settings.is_empty() {
+            settings.write(out)?;
+        }
     }
     Ok(())
 }
 
-impl From<Attached> for Entry {
-    fn from(attached: Attached) -> Self {
+impl From<Outcome> for Entry {
+    fn from(Outcome { programs, settings }: Outcome) -> Self {
+        let settings = settings.into_report();
         Self {
-            name: attached.name,
-            ifindex: attached.ifindex,
-            mode: attached.mode.name(),
-            build: attached.build.name(),
-            rx_copybreak: attached.policy.rx_copybreak,
-            max_linear: attached.policy.max_linear,
-            split: attached.policy.split,
-            pull: attached.switches.pull,
-            log: attached.switches.log,
-            upgraded: attached.upgraded,
-            notes: attached.notes,
+            name: programs.name,
+            ifindex: programs.ifindex,
+            mode: programs.mode.name(),
+            build: programs.build.name(),
+            rx_copybreak: programs.policy.rx_copybreak,
+            max_linear: programs.policy.max_linear,
+            split: programs.policy.split,
+            pull: programs.switches.pull,
+            log: programs.switches.log,
+            upgraded: programs.upgraded,
+            settings: settings.steps.iter().map(StepReportEntry::from).collect(),
+            notes: [programs.notes, settings.notes].concat(),
         }
     }
 }

@@ -7,20 +7,32 @@ use serde::Serialize;
 
 use super::{name, target};
 use crate::{
-    error::Result,
+    control::{
+        Identity, Journals,
+        journal::Journal,
+        model::{ChangeEntry, LeftEntry},
+        text,
+    },
+    error::{Error, Kind, Result},
     nic::namespace,
     offload::{self, Attachment, Lock, Slot},
-    report::json::{self, Version},
+    report::{
+        json::{self, Version},
+        style::Style,
+    },
+    transaction::{self, Detached, SettingsLeft},
 };
 
-/// Detach from interfaces: undo what attach did, and nothing else
+/// Detach from interfaces: undo everything that nicctl did to them, and nothing else
 ///
-/// Removes programs, links, maps and pins that attach made. Counters are gone with them. An
-/// interface that nothing is attached to is left alone, which is a success.
+/// Removes programs, links, maps and pins that attach made; counters are gone with them. Then gives
+/// back every setting that nicctl changed on the interface, with attach, apply or set. It does not
+/// matter where one of these was interrupted. That there was nothing to undo is a success.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   nicctl detach eth0
+  nicctl detach eth0 --keep-settings
   nicctl detach --all --dry-run
   nicctl detach --gone")]
 pub(super) struct Args {
@@ -36,6 +48,10 @@ pub(super) struct Args {
     /// Clear away what is left of interfaces that no longer exist, in every network namespace
     #[arg(long, conflicts_with = "all")]
     gone: bool,
+
+    /// Leave settings as they are; `nicctl restore` still gives them back
+    #[arg(long, conflicts_with = "gone")]
+    keep_settings: bool,
 
     /// The network namespace that the interfaces are in, as `ip netns` names it
     #[arg(long, value_name = "NAME", value_parser = name::utf8())]
@@ -68,91 +84,184 @@ struct Entry {
     ifindex: u32,
     /// Whether anything was attached.
     was_attached: bool,
+    /// Settings that were given back, or would be.
+    given_back: Vec<ChangeEntry>,
+    /// Settings that could not be given back.
+    left: Vec<LeftEntry>,
+    /// Whether settings were changed of an interface that is no more: only their journal is
+    /// removed.
+    settings_are_gone: bool,
 }
+
+/// An interface by the name to show, and where what nicctl did to it is.
+type Target = (String, Slot);
 
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     target::enter(args.netns.as_deref())?;
-    let slots = if args.all || args.gone {
-        all(args.gone)?
+    let journals = Journals::system();
+    let targets = if args.all {
+        all(&journals)?
+    } else if args.gone {
+        gone(&journals)?
     } else {
-        named(&args.interfaces, namespace::current_cookie()?)?
+        named(&args.interfaces, namespace::current_cookie()?, &journals)?
     };
-    let interfaces = if args.dry_run {
-        slots
-            .into_iter()
-            .map(|(name, slot)| Ok(entry(name, &slot, slot.exists()?)))
-            .collect::<Result<_>>()?
-    } else {
-        detach(slots)?
-    };
-    report(args, interfaces, out)?;
-    Ok(())
+    let (detached, failure) = detach(targets, args, &journals)?;
+    report(args, detached, out)?;
+    failure.map_or(Ok(()), |error| Err(error.into()))
 }
 
-/// The slots of these interfaces, and of earlier ones of the same names that are gone.
-fn named(names: &[String], netns: u64) -> Result<Vec<(String, Slot)>> {
-    let mut slots = target::slots(names, netns)?;
+/// These interfaces, and earlier ones of the same names that are gone.
+fn named(names: &[String], netns: u64, journals: &Journals) -> Result<Vec<Target>> {
+    let mut targets = Vec::new();
     for name in names {
-        let recorded = target::recorded(name, netns)?.into_iter();
-        for slot in recorded.filter(Attachment::is_stale).map(|gone| gone.slot().clone()) {
-            if slots.iter().all(|(_, known)| *known != slot) {
-                slots.push((name.clone(), slot));
+        let gone = former(name, netns, journals)?;
+        match target::slots(std::slice::from_ref(name), netns) {
+            Err(error) if error.kind() == Kind::NotFound && !gone.is_empty() => {}
+            slots => targets.extend(slots?),
+        }
+        for slot in gone {
+            add(&mut targets, name, slot);
+        }
+    }
+    Ok(targets)
+}
+
+/// Slots of interfaces that were called `name` and are gone.
+fn former(name: &str, netns: u64, journals: &Journals) -> Result<Vec<Slot>> {
+    let recorded = target::recorded(name, netns)?.into_iter();
+    let stale = recorded.filter(Attachment::is_stale).map(|gone| gone.slot().clone());
+    let journaled = journaled(journals).filter(|journal| {
+        let Identity { name: former, netns_cookie, .. } = &journal.identity;
+        former == name && *netns_cookie == netns && transaction::is_gone(journal)
+    });
+    Ok(stale.chain(journaled.map(|journal| slot_of(&journal))).collect())
+}
+
+/// Everything that nicctl did anywhere.
+fn all(journals: &Journals) -> Result<Vec<Target>> {
+    let mut targets = attached(|_| true)?;
+    for journal in journaled(journals) {
+        add(&mut targets, &journal.identity.name, slot_of(&journal));
+    }
+    Ok(targets)
+}
+
+/// What is left of interfaces that no longer exist.
+fn gone(journals: &Journals) -> Result<Vec<Target>> {
+    let mut targets = attached(|attachment| attachment.is_some_and(Attachment::is_stale))?;
+    for journal in journaled(journals).filter(transaction::is_gone) {
+        add(&mut targets, &journal.identity.name, slot_of(&journal));
+    }
+    Ok(targets)
+}
+
+fn add(targets: &mut Vec<Target>, name: &str, slot: Slot) {
+    if targets.iter().all(|(_, known)| *known != slot) {
+        targets.push((name.to_owned(), slot));
+    }
+}
+
+/// Every slot that is wanted, by what is attached there; by nothing where that can not be read.
+fn attached(wanted: impl Fn(Option<&Attachment>) -> bool) -> Result<Vec<Target>> {
+    let slots = Slot::all()?.into_iter().filter_map(|slot| {
+        let attachment = Attachment::of(slot.clone()).ok().flatten();
+        let unknown = || format!("interface {}", slot.ifindex);
+        let name = attachment.as_ref().map_or_else(unknown, Attachment::recorded_name);
+        wanted(attachment.as_ref()).then_some((name, slot))
+    });
+    Ok(slots.collect())
+}
+
+/// The journals that can be read; `nicctl doctor` tells of others.
+fn journaled(journals: &Journals) -> impl Iterator<Item = Journal> {
+    journals.all().into_iter().filter_map(|(_, journal)| journal.ok())
+}
+
+fn slot_of(journal: &Journal) -> Slot {
+    Slot::new(journal.identity.netns_cookie, journal.identity.ifindex)
+}
+
+/// What became of one interface.
+struct Outcome {
+    name: String,
+    ifindex: u32,
+    detached: Detached,
+}
+
+/// Detaches from all that it can, whatever becomes of the others; with it comes the first failure.
+fn detach(
+    targets: Vec<Target>,
+    args: &Args,
+    journals: &Journals,
+) -> Result<(Vec<Outcome>, Option<Error>)> {
+    let nothing_here = offload::existing_root()?.is_none() && journals.all().is_empty();
+    let lock = match args.dry_run || nothing_here {
+        true => None,
+        false => Some(Lock::take(target::say_waiting)?),
+    };
+    let (mut outcomes, mut failure) = (Vec::new(), None);
+    for (name, slot) in targets {
+        let detached = match &lock {
+            Some(lock) => transaction::detach(lock, &slot, args.keep_settings, journals),
+            None => transaction::preview(&slot, args.keep_settings, journals),
+        };
+        match detached {
+            Ok(detached) => {
+                let error = detached.error();
+                failure = failure.or(error);
+                outcomes.push(Outcome { name, ifindex: slot.ifindex, detached });
+            }
+            Err(error) => {
+                failure = failure.or(Some(error.while_doing(format!("detach from {name}"))));
             }
         }
     }
-    Ok(slots)
+    Ok((outcomes, failure))
 }
 
-/// Every slot, or those whose interface is gone.
-fn all(gone: bool) -> Result<Vec<(String, Slot)>> {
-    let mut slots = Vec::new();
-    for slot in Slot::all()? {
-        let attachment = Attachment::of(slot.clone()).ok().flatten();
-        let is_gone = attachment.as_ref().is_some_and(Attachment::is_stale);
-        if is_gone || !gone {
-            let unknown = || format!("interface {}", slot.ifindex);
-            let name = attachment.map_or_else(unknown, |attachment| attachment.recorded_name());
-            slots.push((name, slot));
-        }
-    }
-    Ok(slots)
-}
-
-/// Detaches from all that it can, whatever becomes of the others; then reports the first failure.
-fn detach(slots: Vec<(String, Slot)>) -> Result<Vec<Entry>> {
-    if offload::existing_root()?.is_none() {
-        return Ok(slots.into_iter().map(|(name, slot)| entry(name, &slot, false)).collect());
-    }
-    let lock = Lock::take(target::say_waiting)?;
-    let results: Vec<Result<Entry>> = slots
-        .into_iter()
-        .map(|(name, slot)| match offload::detach(&lock, &slot) {
-            Ok(was_attached) => Ok(entry(name, &slot, was_attached)),
-            Err(error) => Err(error.while_doing(format!("detach from {name}"))),
-        })
-        .collect();
-    results.into_iter().collect()
-}
-
-fn entry(name: String, slot: &Slot, was_attached: bool) -> Entry {
-    Entry { name, ifindex: slot.ifindex, was_attached }
-}
-
-fn report(args: &Args, interfaces: Vec<Entry>, out: &mut dyn Write) -> io::Result<()> {
+fn report(args: &Args, outcomes: Vec<Outcome>, out: &mut dyn Write) -> io::Result<()> {
     if args.json {
+        let interfaces = outcomes.into_iter().map(Entry::from).collect();
         let document = Document { version: Version, dry_run: args.dry_run, interfaces };
         return json::write_pretty(out, &document);
     }
-    if interfaces.is_empty() {
+    if outcomes.is_empty() && (args.all || args.gone) {
         writeln!(out, "nothing is attached")?;
     }
-    for Entry { name, was_attached, .. } in interfaces {
-        let what = match (was_attached, args.dry_run) {
+    for Outcome { name, detached, .. } in outcomes {
+        let what = match (detached.was_attached, args.dry_run) {
             (false, _) => "nothing was attached",
             (true, false) => "detached",
             (true, true) => "would detach",
         };
         writeln!(out, "{name}: {what}")?;
+        match detached.settings {
+            Some(SettingsLeft::GivenBack(restored)) => {
+                text::write_restored(&restored, out, Style::for_stdout())?;
+            }
+            Some(SettingsLeft::Gone) => {
+                writeln!(out, "{name}: the settings that nicctl changed are gone with it")?;
+            }
+            None => {}
+        }
     }
     Ok(())
+}
+
+impl From<Outcome> for Entry {
+    fn from(Outcome { name, ifindex, detached }: Outcome) -> Self {
+        let given = match &detached.settings {
+            Some(SettingsLeft::GivenBack(restored)) => restored.given_back.as_ref(),
+            _ => None,
+        };
+        Self {
+            name,
+            ifindex,
+            was_attached: detached.was_attached,
+            given_back: given.iter().flat_map(|g| &g.changes).map(ChangeEntry::from).collect(),
+            left: given.iter().flat_map(|g| &g.left).map(LeftEntry::from).collect(),
+            settings_are_gone: matches!(detached.settings, Some(SettingsLeft::Gone)),
+        }
+    }
 }

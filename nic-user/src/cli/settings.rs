@@ -13,14 +13,13 @@ use crate::{
         self, Context, Desired, Device, Journals, KernelDevice, Plan, Profile, Report,
         journal::{Found, Obtained},
         model::{ApplyDocument, PlanDocument},
-        plan::Xdp,
         text,
     },
     error::Result,
-    netlink::link::XdpMode,
     nic::{InterfaceName, Nic},
-    offload::{Attachment, Lock, Slot},
+    offload::Lock,
     report::{json, style::Style},
+    transaction::Present,
 };
 
 /// The interface whose settings are meant: itself, not what is below it.
@@ -59,7 +58,8 @@ pub(super) fn plan(
     let identity = device.identity();
     let obtained = obtained(journals, device)?;
     let current = device.read()?;
-    let context = Context { identity: &identity, xdp: xdp(device), obtained: &obtained };
+    let Present { xdp, limits } = Present::on(device.nic())?;
+    let context = Context { identity: &identity, xdp, limits: &limits, obtained: &obtained };
     control::plan(desired, &current, &context)
 }
 
@@ -72,21 +72,6 @@ fn obtained(
         Found::Same(journal) => journal.obtained,
         Found::Nothing | Found::Other { .. } => BTreeMap::new(),
     })
-}
-
-/// The native XDP program on the device. Of one that is not nicctl's, only the kernel knows
-/// whether it reads several buffers, and has the last word.
-fn xdp(device: &KernelDevice) -> Xdp {
-    if device.nic().xdp().iter().all(|attachment| attachment.mode != XdpMode::Native) {
-        return Xdp::None;
-    }
-    let slot = Slot::new(device.identity().netns_cookie, device.nic().ifindex());
-    let single =
-        |attachment: &Attachment| !attachment.record().has(nic_common::record::AttachRecord::FRAGS);
-    match Attachment::of(slot) {
-        Ok(Some(attachment)) if single(&attachment) => Xdp::SingleBuffer,
-        _ => Xdp::Frags,
-    }
 }
 
 pub(super) fn write_plan(plan: &Plan, as_json: bool, out: &mut dyn Write) -> io::Result<()> {

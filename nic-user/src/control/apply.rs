@@ -66,6 +66,17 @@ pub struct Report {
 }
 
 impl Report {
+    /// What is to become of a plan, before anything was done.
+    pub fn of(plan: &Plan) -> Self {
+        Self {
+            interface: plan.identity.name.clone(),
+            steps: plan.steps.iter().cloned().map(StepReport::planned).collect(),
+            notes: plan.notes.clone(),
+            left: Vec::new(),
+            failure: None,
+        }
+    }
+
     /// The error that this amounts to: a failure, or something that was wanted for sure, was
     /// accepted, and has no effect.
     pub fn error(&mut self) -> Option<Error> {
@@ -112,21 +123,14 @@ pub fn apply_then(
     journals: &Journals,
     then: impl FnOnce() -> Result<()>,
 ) -> Result<Report> {
-    let mut report = Report {
-        interface: plan.identity.name.clone(),
-        steps: Vec::new(),
-        notes: plan.notes.clone(),
-        left: Vec::new(),
-        failure: None,
-    };
+    let mut report = Report::of(plan);
     if plan.is_empty() {
         report.failure = then().err();
         return Ok(report);
     }
-    let earlier = earlier(journals, plan, &mut report.notes)?;
+    let earlier = earlier(device, journals, plan, &mut report.notes)?;
     let journal = Journal::begin(plan, earlier.as_ref());
     journals.save(&journal, Durability::Synced)?;
-    report.steps = plan.steps.iter().cloned().map(StepReport::planned).collect();
     let mut run = Run { device, journals, journal, report };
     match run.steps().and_then(|()| then()) {
         Ok(()) => run.journal.phase = Phase::Applied,
@@ -137,15 +141,19 @@ pub fn apply_then(
 
 /// The journal of an earlier apply to the same interface. One of another interface that is no more
 /// is of no use to anyone: it is removed, and that is told.
-fn earlier(journals: &Journals, plan: &Plan, notes: &mut Vec<String>) -> Result<Option<Journal>> {
+fn earlier(
+    device: &dyn Device,
+    journals: &Journals,
+    plan: &Plan,
+    notes: &mut Vec<String>,
+) -> Result<Option<Journal>> {
     match journals.find(&plan.identity)? {
         Found::Nothing => Ok(None),
         Found::Same(journal) => Ok(Some(*journal)),
         Found::Other { difference, identity, path } => {
-            // One in another namespace may still be there.
-            if identity.boot_id != plan.identity.boot_id
-                || identity.netns_cookie == plan.identity.netns_cookie
-            {
+            // One with another name, or in another namespace, may still be there.
+            let same_place = path == journals.path(&plan.identity);
+            if same_place || difference.is_end_of_settings(device) {
                 journals.remove_file(&path)?;
                 let name = identity.name;
                 notes.push(format!("the journal of a former {name} is removed: {difference}"));

@@ -43,6 +43,9 @@ pub trait Device {
     /// Which interface it is.
     fn identity(&self) -> Identity;
 
+    /// Whether an interface with this index is in the network namespace of this one.
+    fn is_there(&self, ifindex: u32) -> bool;
+
     /// Speed of its link in Mbit/s, where it has one.
     fn speed(&self) -> Option<u32>;
 }
@@ -102,6 +105,18 @@ impl Identity {
             Some(Difference::Hardware)
         } else {
             None
+        }
+    }
+}
+
+impl Difference {
+    /// Whether the settings of the other interface are gone with it, as far as can be seen from
+    /// `device`.
+    pub fn is_end_of_settings(self, device: &dyn Device) -> bool {
+        match self {
+            Self::Boot => true,
+            Self::Index { was, .. } => !device.is_there(was),
+            Self::Namespace | Self::Mac | Self::Hardware => false,
         }
     }
 }

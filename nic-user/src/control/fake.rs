@@ -11,7 +11,7 @@ use crate::{
 
 /// What goes wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(crate) enum Fault {
     /// The write is refused with this errno, and changes nothing.
     Errno(i32),
     /// The write is refused with this errno, after it has changed its first setting.
@@ -26,7 +26,7 @@ pub(super) enum Fault {
 
 /// What a driver does to a value that it accepts.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Quirk {
+pub(crate) enum Quirk {
     /// Rounds up to a multiple.
     RoundUp(u64),
     /// Cuts without a word.
@@ -37,27 +37,29 @@ pub(super) enum Quirk {
 
 /// What is thrown instead of being killed.
 #[derive(Debug)]
-pub(super) struct Killed;
+pub(crate) struct Killed;
 
 /// A NIC in memory.
 #[derive(Clone, Debug)]
-pub(super) struct Fake {
-    pub(super) settings: Settings,
-    pub(super) identity: Identity,
-    pub(super) quirks: BTreeMap<Key, Quirk>,
+pub(crate) struct Fake {
+    pub(crate) settings: Settings,
+    pub(crate) identity: Identity,
+    pub(crate) quirks: BTreeMap<Key, Quirk>,
     /// What goes wrong at the n-th write, from 0.
-    pub(super) faults: BTreeMap<usize, Fault>,
+    pub(crate) faults: BTreeMap<usize, Fault>,
     /// What goes wrong at every write of this group.
-    pub(super) refuses: BTreeMap<Group, i32>,
+    pub(crate) refuses: BTreeMap<Group, i32>,
     /// What goes wrong at the n-th read, from 0; before and after are the same there.
-    pub(super) read_faults: BTreeMap<usize, Fault>,
-    pub(super) writes: Vec<(Group, Vec<(String, Value)>)>,
-    pub(super) reads: usize,
+    pub(crate) read_faults: BTreeMap<usize, Fault>,
+    pub(crate) writes: Vec<(Group, Vec<(String, Value)>)>,
+    pub(crate) reads: usize,
+    /// Indices of other interfaces of its network namespace.
+    pub(crate) others: Vec<u32>,
     gone: bool,
 }
 
 impl Fake {
-    pub(super) fn new(settings: &[(&str, Setting)]) -> Self {
+    pub(crate) fn new(settings: &[(&str, Setting)]) -> Self {
         let settings =
             settings.iter().map(|(key, setting)| (key.parse().unwrap(), setting.clone())).collect();
         let identity = Identity {
@@ -78,12 +80,13 @@ impl Fake {
             read_faults: BTreeMap::new(),
             writes: Vec::new(),
             reads: 0,
+            others: Vec::new(),
             gone: false,
         }
     }
 
     /// A NIC of which much can be changed.
-    pub(super) fn full() -> Self {
+    pub(crate) fn full() -> Self {
         let number = |value: u64, min, max| Setting {
             min: Some(min),
             max: Some(max),
@@ -118,28 +121,28 @@ impl Fake {
         ])
     }
 
-    pub(super) fn value(&self, key: &str) -> Value {
+    pub(crate) fn value(&self, key: &str) -> Value {
         self.settings[&key.parse::<Key>().unwrap()].value.clone()
     }
 
     /// All values, to compare with.
-    pub(super) fn values(&self) -> BTreeMap<Key, Value> {
+    pub(crate) fn values(&self) -> BTreeMap<Key, Value> {
         self.settings.iter().map(|(key, setting)| (key.clone(), setting.value.clone())).collect()
     }
 
-    pub(super) fn quirk(mut self, key: &str, quirk: Quirk) -> Self {
+    pub(crate) fn quirk(mut self, key: &str, quirk: Quirk) -> Self {
         self.quirks.insert(key.parse().unwrap(), quirk);
         self
     }
 
-    pub(super) fn fault(mut self, write: usize, fault: Fault) -> Self {
+    pub(crate) fn fault(mut self, write: usize, fault: Fault) -> Self {
         self.faults.insert(write, fault);
         self
     }
 
     /// From here on nothing goes wrong, and writes and reads are counted from 0: as seen by
     /// another process.
-    pub(super) fn new_process(&mut self) {
+    pub(crate) fn new_process(&mut self) {
         self.faults.clear();
         self.read_faults.clear();
         self.writes.clear();
@@ -269,6 +272,10 @@ impl Device for Fake {
 
     fn identity(&self) -> Identity {
         self.identity.clone()
+    }
+
+    fn is_there(&self, ifindex: u32) -> bool {
+        !self.gone && self.others.contains(&ifindex)
     }
 
     fn speed(&self) -> Option<u32> {

@@ -186,26 +186,43 @@ impl Journals {
         Ok(self.former(interface).unwrap_or(Found::Nothing))
     }
 
+    /// The journal of the interface that has this index in the network namespace with this cookie,
+    /// or had before the machine was started again.
+    ///
+    /// # Errors
+    ///
+    /// As [`find`](Self::find).
+    pub fn at(&self, netns_cookie: u64, ifindex: u32) -> Result<Option<Journal>> {
+        load(&self.place(netns_cookie, ifindex))
+    }
+
+    /// All journals, by their paths, and why they can not be read.
+    pub fn all(&self) -> Vec<(PathBuf, Result<Journal>)> {
+        let journals = self.paths().into_iter();
+        journals.filter_map(|path| Some((path.clone(), load(&path).transpose()?))).collect()
+    }
+
+    fn paths(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(&self.dir).into_iter().flatten().flatten();
+        let is_journal = |path: &PathBuf| path.extension().is_some_and(|e| e == "json");
+        let mut paths: Vec<PathBuf> =
+            entries.map(|entry| entry.path()).filter(is_journal).collect();
+        paths.sort();
+        paths
+    }
+
     /// The journal of one that looks like this interface, and is not at its place.
     fn former(&self, interface: &Identity) -> Option<Found> {
-        let mut paths: Vec<PathBuf> =
-            fs::read_dir(&self.dir).ok()?.flatten().map(|entry| entry.path()).collect();
-        paths.sort();
-        paths.into_iter().filter(|path| path.extension().is_some_and(|e| e == "json")).find_map(
-            |path| {
-                // What is damaged is told to whom it concerns.
-                let identity = load(&path).ok()??.identity;
-                let same_name = identity.name == interface.name;
-                let same_place = identity.netns_cookie == interface.netns_cookie;
-                let same_mac = identity.mac.is_some() && identity.mac == interface.mac;
-                let difference = identity.difference(interface)?;
-                (same_name && (same_place || same_mac)).then_some(Found::Other {
-                    difference,
-                    identity,
-                    path,
-                })
-            },
-        )
+        self.paths().into_iter().find_map(|path| {
+            // What is damaged is told to whom it concerns.
+            let identity = load(&path).ok()??.identity;
+            let same_name = identity.name == interface.name;
+            let same_place = identity.netns_cookie == interface.netns_cookie;
+            let same_mac = identity.mac.is_some() && identity.mac == interface.mac;
+            let difference = identity.difference(interface)?;
+            let is_former = same_name && (same_place || same_mac);
+            is_former.then_some(Found::Other { difference, identity, path })
+        })
     }
 
     /// Puts a journal in the place of the one there is.
@@ -265,7 +282,11 @@ impl Journals {
 
     /// Where the journal of an interface is.
     pub fn path(&self, interface: &Identity) -> PathBuf {
-        self.dir.join(format!("{}-{}.json", interface.netns_cookie, interface.ifindex))
+        self.place(interface.netns_cookie, interface.ifindex)
+    }
+
+    fn place(&self, netns_cookie: u64, ifindex: u32) -> PathBuf {
+        self.dir.join(format!("{netns_cookie}-{ifindex}.json"))
     }
 }
 

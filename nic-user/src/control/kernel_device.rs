@@ -5,7 +5,7 @@ use std::fs;
 use super::device::{Device, Identity};
 use crate::{
     error::{Error, Result},
-    netlink,
+    netlink::{self, link::Links},
     nic::{
         Nic, namespace,
         setting::{Group, Settings, Value},
@@ -30,8 +30,7 @@ impl KernelDevice {
     ///
     /// The namespace or this boot of the machine can not be told from others.
     pub fn new(nic: Nic) -> Result<Self> {
-        let boot_id = fs::read_to_string(BOOT_ID)
-            .map_err(|error| Error::io(format!("read {BOOT_ID}"), &error))?;
+        let boot_id = boot_id()?;
         let bus = nic.driver.as_ref().map(|driver| driver.bus_info.clone());
         let identity = Identity {
             name: nic.name().to_owned(),
@@ -39,7 +38,7 @@ impl KernelDevice {
             mac: nic.link.permanent_mac.or(nic.link.mac).map(text),
             driver: nic.driver_name().map(str::to_owned),
             bus: bus.filter(|bus| !bus.is_empty()),
-            boot_id: boot_id.trim_end().to_owned(),
+            boot_id,
             netns_cookie: namespace::current_cookie()?,
         };
         Ok(Self { nic, identity })
@@ -49,6 +48,17 @@ impl KernelDevice {
     pub const fn nic(&self) -> &Nic {
         &self.nic
     }
+}
+
+/// What tells this boot of the machine from others.
+///
+/// # Errors
+///
+/// There is no procfs.
+pub fn boot_id() -> Result<String> {
+    let id = fs::read_to_string(BOOT_ID)
+        .map_err(|error| Error::io(format!("read {BOOT_ID}"), &error))?;
+    Ok(id.trim_end().to_owned())
 }
 
 fn text(mac: [u8; 6]) -> String {
@@ -74,6 +84,10 @@ impl Device for KernelDevice {
 
     fn identity(&self) -> Identity {
         self.identity.clone()
+    }
+
+    fn is_there(&self, ifindex: u32) -> bool {
+        Links::open().and_then(|mut links| links.by_index(ifindex)).is_ok()
     }
 
     /// The kernel refuses to tell it, or says -1, while the link is down.

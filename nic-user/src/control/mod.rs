@@ -8,7 +8,7 @@
 pub mod apply;
 pub mod device;
 #[cfg(test)]
-mod fake;
+pub(crate) mod fake;
 pub mod give_back;
 pub mod journal;
 pub mod kernel_device;

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
-    apply::{Outcome, Report},
+    apply::{Outcome, Report, StepReport},
     give_back::Left,
     journal::StepState,
     plan::{Change, Plan, Step},
@@ -57,6 +57,8 @@ pub struct RestoreDocument {
     dry_run: bool,
     /// Whether nicctl had changed anything.
     was_changed: bool,
+    /// Why what nicctl had changed is no more, if it is: the journal of it is removed.
+    former_is_gone: Option<String>,
     /// What was given back, or would be.
     changes: Vec<ChangeEntry>,
     /// What could not be given back.
@@ -74,8 +76,9 @@ struct StepEntry {
     changes: Vec<ChangeEntry>,
 }
 
+/// One setting that changes.
 #[derive(Debug, Serialize, JsonSchema)]
-struct ChangeEntry {
+pub struct ChangeEntry {
     /// `GROUP.NAME`, as `nicctl set` takes it.
     setting: String,
     /// What it was.
@@ -88,8 +91,9 @@ struct ChangeEntry {
     kept: bool,
 }
 
+/// What became of one step, or is to become of it.
 #[derive(Debug, Serialize, JsonSchema)]
-struct StepReportEntry {
+pub struct StepReportEntry {
     /// The group of settings.
     group: &'static str,
     /// What became of it.
@@ -112,8 +116,9 @@ struct OutcomeEntry {
     got: Option<Value>,
 }
 
+/// One setting that is not as it was.
 #[derive(Debug, Serialize, JsonSchema)]
-struct LeftEntry {
+pub struct LeftEntry {
     /// `GROUP.NAME`.
     setting: String,
     /// What it is; null if that can not be read.
@@ -171,27 +176,29 @@ impl From<&Left> for LeftEntry {
 
 impl From<&Report> for ApplyDocument {
     fn from(report: &Report) -> Self {
-        let step = |report: &super::apply::StepReport| StepReportEntry {
-            group: report.step.group.name(),
-            state: report.state,
-            changes: report
-                .step
-                .changes
-                .iter()
-                .enumerate()
-                .map(|(index, change)| outcome_entry(change, report.outcomes.get(index)))
-                .collect(),
-            remark: report.remark.clone(),
-            error: report.error.clone(),
-        };
         Self {
             version: Version,
             interface: report.interface.clone(),
             applied: report.failure.is_none(),
-            steps: report.steps.iter().map(step).collect(),
+            steps: report.steps.iter().map(StepReportEntry::from).collect(),
             left: report.left.iter().map(LeftEntry::from).collect(),
             notes: report.notes.clone(),
             failure: report.failure.as_ref().map(ToString::to_string),
+        }
+    }
+}
+
+impl From<&StepReport> for StepReportEntry {
+    fn from(report: &StepReport) -> Self {
+        let changes = report.step.changes.iter().enumerate();
+        Self {
+            group: report.step.group.name(),
+            state: report.state,
+            changes: changes
+                .map(|(index, change)| outcome_entry(change, report.outcomes.get(index)))
+                .collect(),
+            remark: report.remark.clone(),
+            error: report.error.clone(),
         }
     }
 }
@@ -219,6 +226,7 @@ impl From<&Restored> for RestoreDocument {
             former_name: restored.former_name.clone(),
             dry_run: restored.dry_run,
             was_changed: given.is_some(),
+            former_is_gone: restored.gone.map(|difference| difference.to_string()),
             changes: given.iter().flat_map(|g| &g.changes).map(ChangeEntry::from).collect(),
             left: given.iter().flat_map(|g| &g.left).map(LeftEntry::from).collect(),
             gone: given.iter().flat_map(|g| &g.gone).map(ToString::to_string).collect(),

@@ -5,6 +5,9 @@ use crate::nic::{
     setting::{Group, Key},
 };
 
+/// The ring setting that puts headers and data into buffers of their own.
+pub const TCP_DATA_SPLIT: &str = "tcp-data-split";
+
 /// The settings that a group can have, where they do not depend on the driver or the machine.
 /// Features are the kernel's (`netdev_features_strings`, net/ethtool/common.c, and older names).
 pub const fn known(group: Group) -> &'static [&'static str] {
@@ -19,7 +22,7 @@ pub const fn known(group: Group) -> &'static [&'static str] {
             "tx-push",
             "rx-push",
             "tx-push-buf-len",
-            "tcp-data-split",
+            TCP_DATA_SPLIT,
             "hds-thresh",
         ],
         Group::Channels => &["rx", "tx", "other", "combined"],

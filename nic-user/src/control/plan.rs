@@ -17,13 +17,17 @@ use super::{
 };
 use crate::{
     error::{Error, Kind, Result},
-    nic::setting::{Access, Group, Key, Setting, Settings, Value},
+    netlink::ethtool::channels::ChannelCounts,
+    nic::{
+        Nic,
+        setting::{Access, Group, Key, Setting, Settings, Value},
+    },
 };
 
-/// The native XDP program that is on the interface, or is about to be.
+/// The XDP program that is on the interface, or is about to be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Xdp {
-    /// None, or one that is not native.
+    /// None.
     #[default]
     None,
     /// One that reads single buffers.
@@ -39,6 +43,8 @@ pub struct Context<'a> {
     pub identity: &'a Identity,
     /// The XDP program that the settings have to do with.
     pub xdp: Xdp,
+    /// The most that settings may be with that program.
+    pub limits: &'a [(Key, u64)],
     /// What the device made of what it was asked before.
     pub obtained: &'a BTreeMap<Key, Obtained>,
 }
@@ -91,9 +97,51 @@ impl Plan {
         self.steps.is_empty()
     }
 
+    /// A plan that leaves everything as it is.
+    pub const fn nothing(identity: Identity) -> Self {
+        Self { identity, steps: Vec::new(), notes: Vec::new(), touched: BTreeMap::new() }
+    }
+
+    /// The interface as it will be, as far as XDP has to do with it.
+    pub fn applied_to(&self, nic: &Nic) -> Nic {
+        let mut nic = nic.clone();
+        for Change { key, to, .. } in self.changes() {
+            match (key.group, key.name.as_str(), to) {
+                (Group::Link, "mtu", Value::Number(mtu)) => nic.link.mtu = saturated(*mtu),
+                (Group::Ring, names::TCP_DATA_SPLIT, _) => nic.splits_headers = State::On.is(to),
+                (Group::Feature, name, Value::Switch(on)) => {
+                    if let Some(feature) = nic.features.get_mut(name) {
+                        (feature.active, feature.wanted) = (*on, *on);
+                    }
+                }
+                (Group::Channels, name, Value::Number(count)) => {
+                    if let Some(channels) = &mut nic.channels {
+                        set_channels(&mut channels.current, name, saturated(*count));
+                    }
+                }
+                _ => {}
+            }
+        }
+        nic
+    }
+
     /// All changes, in their order.
     pub fn changes(&self) -> impl Iterator<Item = &Change> {
         self.steps.iter().flat_map(|step| &step.changes)
+    }
+}
+
+fn saturated(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+fn set_channels(counts: &mut ChannelCounts, name: &str, count: u32) {
+    match name {
+        "rx" => counts.rx = count,
+        "tx" => counts.tx = count,
+        "other" => counts.other = count,
+        "combined" => counts.combined = count,
+        _ => {}
     }
 }
 
@@ -344,13 +392,14 @@ impl<'a> Planner<'a> {
         match &request.wanted {
             Wanted::Keep => Ok((setting.value.clone(), None)),
             Wanted::Max => {
-                Ok((Value::Number(setting.max.ok_or_else(|| unknown("maximum"))?), Some(asked)))
+                let max = self.max(key, setting).ok_or_else(|| unknown("maximum"))?;
+                Ok((Value::Number(max), Some(asked)))
             }
             Wanted::Min => {
                 Ok((Value::Number(setting.min.ok_or_else(|| unknown("minimum"))?), Some(asked)))
             }
             Wanted::Percent(percent) => {
-                let max = setting.max.ok_or_else(|| unknown("maximum"))?;
+                let max = self.max(key, setting).ok_or_else(|| unknown("maximum"))?;
                 let part = u128::from(max) * u128::from(*percent) / 100;
                 let part = u64::try_from(part).unwrap_or(max);
                 Ok((Value::Number(part.max(setting.min.unwrap_or(0))), Some(asked)))
@@ -360,6 +409,16 @@ impl<'a> Planner<'a> {
                 self.within_limits(key, setting, value, request)
             }
         }
+    }
+
+    /// The most that the device takes, with the XDP program that is there or will be.
+    fn max(&self, key: &Key, setting: &Setting) -> Option<u64> {
+        let limit = self.limit_of_xdp(key).unwrap_or(u64::MAX);
+        setting.max.map(|max| max.min(limit))
+    }
+
+    fn limit_of_xdp(&self, key: &Key) -> Option<u64> {
+        self.context.limits.iter().find(|(of, _)| of == key).map(|(_, limit)| *limit)
     }
 
     fn within_limits(
@@ -385,7 +444,27 @@ impl<'a> Planner<'a> {
                 format_args!("{key} {number} is less than {name} takes: {min} at least"),
             )
             .with_fix(format_args!("{key}={min}, or {key}=min"))),
-            _ => Ok((value, None)),
+            _ => self.within_limit_of_xdp(key, number, request),
+        }
+    }
+
+    fn within_limit_of_xdp(
+        &self,
+        key: &Key,
+        number: u64,
+        request: &Request,
+    ) -> Result<(Value, Option<String>), Refusal> {
+        match self.limit_of_xdp(key).filter(|limit| number > *limit) {
+            None => Ok((Value::Number(number), None)),
+            Some(limit) if request.origin.is_best_effort() => {
+                let asked = format!("{number}, of which native XDP takes {limit}");
+                Ok((Value::Number(limit), Some(asked)))
+            }
+            Some(limit) => Err(Refusal::new(
+                Kind::Failed,
+                format_args!("{key} {number} is more than native XDP takes: {limit} at most"),
+            )
+            .with_fix(format_args!("{key}={limit}, or attach with --mode generic"))),
         }
     }
 
@@ -418,19 +497,18 @@ impl<'a> Planner<'a> {
         if self.context.xdp == Xdp::None || !State::On.is(to) {
             return None;
         }
-        if rules::keeps_native_xdp_off(key) {
-            let what = format!("native XDP does not run with {key} on");
+        if rules::is_off_with_xdp(key) {
+            let what = format!("XDP does not run with {key} on");
             return Some(
-                Refusal::new(Kind::Failed, what)
-                    .with_fix("leave it off, or attach with --mode generic"),
+                Refusal::new(Kind::Failed, what).with_fix("leave it off, or detach first"),
             );
         }
         // net/ethtool/rings.c ethnl_set_rings, net/core/dev.c dev_xdp_install.
-        let splits = key.group == Group::Ring && key.name == "tcp-data-split";
+        let splits = key.group == Group::Ring && key.name == names::TCP_DATA_SPLIT;
         (splits && self.context.xdp == Xdp::SingleBuffer).then(|| {
             let what = format!("{key} can not be on with an XDP program that reads single buffers");
             Refusal::new(Kind::Failed, what)
-                .with_fix("attach a program that reads several (frags), or none")
+                .with_fix("leave it out, or detach and attach with it, if the driver takes frags")
         })
     }
 
@@ -654,13 +732,15 @@ fn refused(name: &str, refusals: &[Refusal]) -> Error {
 pub fn with_needs_of_xdp(mut desired: Desired, needs: Desired) -> Result<Desired> {
     for (key, need) in needs {
         match desired.get(&key) {
+            // What XDP needs of channels is a limit, and the plan knows it.
+            Some(wish) if key.group == Group::Channels && wish.wanted != Wanted::Keep => {}
             Some(wish) if wish.wanted != need.wanted && wish.wanted != Wanted::Keep => {
                 if !wish.origin.is_best_effort() {
                     return Err(Error::failed(format!(
-                        "{key} {} ({}), but native XDP needs it {}",
+                        "{key} {} ({}), but XDP needs it {}",
                         wish.wanted, wish.origin, need.wanted
                     ))
-                    .with_fix("leave it out, or attach with --mode generic"));
+                    .with_fix("leave it out"));
                 }
                 desired.insert(key, need);
             }

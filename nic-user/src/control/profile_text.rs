@@ -93,7 +93,8 @@ mod tests {
     fn planned(profile: &str, fake: &Fake) -> Plan {
         let desired = profile_file::parse("p", false, profile).unwrap().settings;
         let obtained = BTreeMap::new();
-        let context = Context { identity: &fake.identity, xdp: Xdp::None, obtained: &obtained };
+        let (identity, obtained) = (&fake.identity, &obtained);
+        let context = Context { identity, xdp: Xdp::None, limits: &[], obtained };
         plan(&desired, &fake.settings, &context).unwrap()
     }
 

@@ -1,5 +1,7 @@
 //! Back to what there was before nicctl came, by the journal alone.
 
+use std::path::PathBuf;
+
 use super::{
     device::{Device, Difference},
     give_back::{GivenBack, differing, give_back},
@@ -14,6 +16,8 @@ pub struct Restored {
     pub interface: String,
     /// Its name when nicctl changed it, if it has another one now.
     pub former_name: Option<String>,
+    /// Why what nicctl had changed is no more: the journal of it is removed, or would be.
+    pub gone: Option<Difference>,
     /// What was given back, or would be; `None` if nicctl had changed nothing.
     pub given_back: Option<GivenBack>,
     /// Whether nothing was written, because only the plan was asked for.
@@ -25,7 +29,7 @@ impl Restored {
         let interface = device.identity().name;
         let former_name = journal.map(|journal| journal.identity.name.clone());
         let former_name = former_name.filter(|name| *name != interface);
-        Self { interface, former_name, given_back: None, dry_run: false }
+        Self { interface, former_name, gone: None, given_back: None, dry_run: false }
     }
 
     /// The error that this amounts to: something could not be given back.
@@ -44,14 +48,19 @@ impl Restored {
 }
 
 /// Gives back everything that nicctl changed on this interface, also where an apply or a restore
-/// was interrupted. The journal is removed when all is as it was.
+/// was interrupted. The journal is removed when all is as it was, or is no more.
 ///
 /// # Errors
 ///
 /// The journal is about another interface, which is left alone; or it can not be read.
 pub fn restore(device: &mut dyn Device, journals: &Journals) -> Result<Restored> {
-    let Some(mut journal) = saved(device, journals)? else {
-        return Ok(Restored::new(device, None));
+    let mut journal = match saved(device, journals)? {
+        Saved::Nothing => return Ok(Restored::new(device, None)),
+        Saved::Gone(difference, path) => {
+            journals.remove_file(&path)?;
+            return Ok(Restored { gone: Some(difference), ..Restored::new(device, None) });
+        }
+        Saved::Journal(journal) => journal,
     };
     let mut restored = Restored::new(device, Some(&journal));
     journal.phase = Phase::Restoring;
@@ -70,26 +79,44 @@ pub fn restore(device: &mut dyn Device, journals: &Journals) -> Result<Restored>
 ///
 /// As [`restore`], and what reading the interface ends in.
 pub fn preview(device: &mut dyn Device, journals: &Journals) -> Result<Restored> {
-    let journal = saved(device, journals)?;
-    let mut restored = Restored::new(device, journal.as_ref());
-    restored.dry_run = true;
-    if let Some(journal) = journal {
-        let changes = differing(&journal.originals, &device.read()?);
-        restored.given_back = Some(GivenBack { changes, ..GivenBack::default() });
-    }
-    Ok(restored)
+    let restored = match saved(device, journals)? {
+        Saved::Nothing => Restored::new(device, None),
+        Saved::Gone(difference, _) => {
+            Restored { gone: Some(difference), ..Restored::new(device, None) }
+        }
+        Saved::Journal(journal) => {
+            let changes = differing(&journal.originals, &device.read()?);
+            let given_back = Some(GivenBack { changes, ..GivenBack::default() });
+            Restored { given_back, ..Restored::new(device, Some(&journal)) }
+        }
+    };
+    Ok(Restored { dry_run: true, ..restored })
 }
 
-/// The journal of this interface, if nicctl changed anything on it.
+/// What there is to give back.
+enum Saved {
+    Nothing,
+    /// The interface is no more, and its settings with it; only its journal is there.
+    Gone(Difference, PathBuf),
+    Journal(Box<Journal>),
+}
+
+/// What nicctl changed on this interface.
 ///
 /// # Errors
 ///
-/// The journal is about another interface that had its place or its name; or it can not be read.
-fn saved(device: &dyn Device, journals: &Journals) -> Result<Option<Journal>> {
+/// The journal is about another interface that had its place or its name and may still be
+/// somewhere; or it can not be read.
+fn saved(device: &dyn Device, journals: &Journals) -> Result<Saved> {
     let identity = device.identity();
     match journals.find(&identity)? {
-        Found::Nothing => Ok(None),
-        Found::Same(journal) => Ok(Some(*journal)),
+        Found::Nothing => Ok(Saved::Nothing),
+        Found::Same(journal) => Ok(Saved::Journal(journal)),
+        Found::Other { difference, path, .. } if difference.is_end_of_settings(device) => {
+            Ok(Saved::Gone(difference, path))
+        }
+        // The one that had its name has another one now.
+        Found::Other { difference: Difference::Index { .. }, .. } => Ok(Saved::Nothing),
         Found::Other { difference, identity: was, path } => {
             let error = Error::failed(format!(
                 "restore {}: what nicctl changed was another interface called {}: {difference}",

@@ -3,9 +3,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::nic::{
-    drivers::{DriverFacts, QueueRule},
-    setting::{Access, Group, Key, Settings, Value},
+use crate::{
+    netlink::link::XdpMode,
+    nic::{
+        Nic,
+        preflight::{self, MERGING},
+        setting::{Group, Key, Settings, Value},
+    },
 };
 
 use super::wanted::{Desired, Origin, Request, Wanted};
@@ -67,8 +71,6 @@ const fn stage(names: Names, why: &'static str, source: &'static str) -> Stage {
     Stage { names, when: When::Always, why, source }
 }
 
-/// What must be off for LRO and hardware GRO to be gone before a program is attached.
-const MERGING: &[&str] = &["rx-lro", "rx-gro-hw"];
 const ADAPTIVE: &[&str] = &["adaptive-rx", "adaptive-tx", "cqe-mode-rx", "cqe-mode-tx"];
 const OF_ALL_NAPIS: &[&str] = &["gro-flush-timeout", "defer-hard-irqs", "threaded"];
 const GSO_SIZE: &str = "gso-max-size";
@@ -531,65 +533,35 @@ pub fn interruption(driver: Option<&str>, key: &Key) -> Option<Interruption> {
     INTERRUPTIONS.iter().find(fits)?.what
 }
 
-/// What a native XDP program needs of the settings of this device: wishes to be planned together
-/// with those of a user, which take their place where they say the same thing otherwise.
-pub fn needs_of_native_xdp(facts: Option<&DriverFacts>, current: &Settings) -> Desired {
-    let mut desired = Desired::new();
-    let mut want = |key: Key, value: Value| {
-        let wanted = Wanted::Value(value);
-        desired.insert(key, Request { wanted, origin: Origin::Xdp, alias: None });
-    };
-    for feature in facts.map_or(&[][..], |facts| facts.must_be_off) {
-        let key = Key::new(Group::Feature, *feature);
-        if current.get(&key).is_some_and(|setting| {
-            State::On.is(&setting.value) && setting.access == Access::ReadWrite
-        }) {
-            want(key, Value::Switch(false));
-        }
-    }
-    for (name, number) in facts.map_or_else(Vec::new, |facts| queues(facts.queues, current)) {
-        want(Key::new(Group::Channels, name), Value::Number(number));
-    }
-    desired
+/// What an XDP program in this mode needs of the settings of `nic` and does not have: wishes to be
+/// planned together with those of a user.
+pub fn needs_of_xdp(nic: &Nic, mode: XdpMode) -> Desired {
+    let findings = preflight::xdp_findings(nic, mode).into_iter();
+    findings
+        .flat_map(|finding| finding.remedy)
+        .map(|(key, value)| {
+            let wanted = Wanted::Value(value);
+            (key, Request { wanted, origin: Origin::Xdp, alias: None })
+        })
+        .collect()
 }
 
-/// The counts of channels that this rule asks for, if those that there are do not do.
-fn queues(rule: QueueRule, current: &Settings) -> Vec<(&'static str, u64)> {
-    let channels = |name: &str| {
-        let setting = current.get(&Key::new(Group::Channels, name))?;
-        match setting.value {
-            Value::Number(number) => Some((number, setting.max?)),
-            _ => None,
-        }
-    };
-    match rule {
-        QueueRule::HalfOfCombined => match channels("combined") {
-            Some((is, max)) if is > max / 2 && max >= 2 => vec![("combined", max / 2)],
-            _ => Vec::new(),
-        },
-        QueueRule::HalfOfEach => match (channels("rx"), channels("tx")) {
-            (Some((rx, rx_max)), Some((tx, tx_max))) if rx != tx || tx > tx_max / 2 => {
-                let half = (tx_max / 2).min(rx_max);
-                vec![("rx", half), ("tx", half)]
-            }
-            _ => Vec::new(),
-        },
-        QueueRule::None
-        | QueueRule::CombinedOnly
-        | QueueRule::OneMorePerCpu
-        | QueueRule::CpusAtMost { .. } => Vec::new(),
-    }
-}
-
-/// Features that keep native XDP from being attached, whatever the driver.
-pub fn keeps_native_xdp_off(key: &Key) -> bool {
+/// Features that are off as long as an XDP program is attached: for a generic one the kernel turns
+/// them off (net/core/dev.c generic_xdp_install), for a native one most drivers want it.
+pub fn is_off_with_xdp(key: &Key) -> bool {
     Names::of(Group::Feature, MERGING).has(key)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nic::{drivers, setting::Setting};
+    use crate::netlink::{
+        ethtool::{
+            channels::{ChannelCounts, Channels},
+            features::Feature,
+        },
+        ethtool_ioctl::DriverInfo,
+    };
 
     fn key(text: &str) -> Key {
         text.parse().unwrap()
@@ -652,22 +624,24 @@ mod tests {
 
     #[test]
     fn xdp_wants_merging_off_and_half_of_the_channels() {
-        let mut current: Settings = [
-            (key("feature.rx-lro"), Setting::new(true)),
-            (key("feature.rx-gro-hw"), Setting::new(false)),
-        ]
-        .into();
-        let combined = Setting { max: Some(8), ..Setting::new(8_u64) };
-        current.insert(key("channels.combined"), combined);
-        let wanted = |driver| -> Vec<String> {
-            needs_of_native_xdp(drivers::facts(driver), &current)
-                .into_iter()
-                .map(|(key, request)| format!("{key}={}", request.wanted))
-                .collect()
+        let feature =
+            Feature { active: true, wanted: true, changeable: true, never_changes: false };
+        let counts = ChannelCounts { combined: 8, ..ChannelCounts::default() };
+        let wanted = |driver: &str, mode| -> Vec<String> {
+            let nic = Nic {
+                driver: Some(DriverInfo { driver: driver.to_owned(), ..DriverInfo::default() }),
+                features: [("rx-lro".to_owned(), feature)].into(),
+                channels: Some(Channels { current: counts, max: counts }),
+                ..Nic::default()
+            };
+            let needs = needs_of_xdp(&nic, mode).into_iter();
+            needs.map(|(key, request)| format!("{key}={}", request.wanted)).collect()
         };
-        assert_eq!(wanted("mlx5_core"), ["feature.rx-lro=off"]);
-        assert_eq!(wanted("ena"), ["channels.combined=4"]);
-        assert_eq!(wanted("igb"), [""; 0]);
-        assert_eq!(wanted("unheard-of"), [""; 0]);
+        assert_eq!(wanted("mlx5_core", XdpMode::Native), ["feature.rx-lro=off"]);
+        assert_eq!(wanted("ena", XdpMode::Native), ["channels.combined=4"]);
+        // It does without LRO by itself, and has it again afterwards.
+        assert_eq!(wanted("virtio_net", XdpMode::Native), [""; 0]);
+        assert_eq!(wanted("unheard-of", XdpMode::Native), ["feature.rx-lro=off"]);
+        assert_eq!(wanted("ena", XdpMode::Generic), ["feature.rx-lro=off"]);
     }
 }

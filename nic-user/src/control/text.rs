@@ -139,6 +139,13 @@ pub fn write_restored(restored: &Restored, out: &mut dyn Write, style: Style) ->
     if let Some(former) = &restored.former_name {
         writeln!(out, "{name}: it was called {former} when it was changed")?;
     }
+    if let Some(difference) = restored.gone {
+        let removed = if restored.dry_run { "would be removed" } else { "is removed" };
+        return writeln!(
+            out,
+            "{name}: what nicctl had changed is no more: {difference}; its journal {removed}"
+        );
+    }
     let Some(GivenBack { changes, left, gone, .. }) = &restored.given_back else {
         return writeln!(out, "{name}: nicctl has changed nothing");
     };

@@ -106,7 +106,7 @@ pub enum Origin {
         /// Whether it came with nicctl. It is for any device, so it wants what can be had.
         built_in: bool,
     },
-    /// A native XDP program, which does not run otherwise.
+    /// An XDP program, which does not run otherwise.
     Xdp,
 }
 
@@ -122,7 +122,7 @@ impl fmt::Display for Origin {
         match self {
             Self::CommandLine => f.write_str("command line"),
             Self::Profile { name, line, .. } => write!(f, "{name}:{line}"),
-            Self::Xdp => f.write_str("needed by native XDP"),
+            Self::Xdp => f.write_str("needed by XDP"),
         }
     }
 }

@@ -188,8 +188,9 @@ pub const DRIVERS: &[DriverFacts] = &[
         native_since: v(6, 6),
         // 256 headroom, 320 skb_shared_info, 14 Ethernet header, 8 VLAN tags, 4 FCS.
         single_buffer_mtu: MtuLimit::PageLess(602),
-        warning: Some("it turns LRO off by itself when a program is attached"),
-        source: "drivers/net/vmxnet3/vmxnet3_xdp.c vmxnet3_xdp_set",
+        must_be_off: &[LRO],
+        source: "drivers/net/vmxnet3/vmxnet3_xdp.c vmxnet3_xdp_set, which turns LRO off and not \
+                 on again",
         ..PLAIN
     },
     DriverFacts {

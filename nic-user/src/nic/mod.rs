@@ -19,9 +19,13 @@ use crate::netlink;
 use crate::netlink::ethtool::Ethtool;
 use crate::netlink::ethtool::channels::Channels;
 use crate::netlink::ethtool::features::Features;
+use crate::netlink::ethtool::rings::Ring;
 use crate::netlink::ethtool_ioctl::{DriverInfo, EthtoolIoctl};
 use crate::netlink::link::{DeviceRef, LinkInfo, Links, XdpAttachment};
 use crate::netlink::netdev::{Netdev, XdpFeatures};
+
+/// `ETHTOOL_TCP_DATA_SPLIT_ENABLED` (linux/ethtool.h).
+const TCP_DATA_SPLIT_ENABLED: u32 = 2;
 
 /// One interface of the current network namespace, as it was when it was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,6 +38,9 @@ pub struct Nic {
     pub channels: Option<Channels>,
     /// Offloads by the kernel's name for them; empty if they can not be read.
     pub features: Features,
+    /// Whether the device was told to put headers and data into buffers of their own
+    /// (tcp-data-split).
+    pub splits_headers: bool,
     /// What the driver says it can do with XDP; `None` before Linux 6.3.
     pub xdp_features: Option<XdpFeatures>,
 }
@@ -73,9 +80,13 @@ impl Nic {
         let mut ethtool = Ethtool::open().map_err(|error| error.while_doing(action))?;
         let channels = ethtool.channels(link.ifindex).unwrap_or_default();
         let features = ethtool.features(link.ifindex).unwrap_or_default();
+        let rings = ethtool.get::<Ring>(link.ifindex).unwrap_or_default();
+        let splits_headers = rings
+            .get(&Ring::TcpDataSplit)
+            .is_some_and(|reading| reading.value == TCP_DATA_SPLIT_ENABLED);
         let xdp_features =
             Netdev::open().and_then(|mut netdev| netdev.xdp_features(link.ifindex)).ok();
-        Ok(Self { link, driver, channels, features, xdp_features })
+        Ok(Self { link, driver, channels, features, splits_headers, xdp_features })
     }
 
     /// Its name.

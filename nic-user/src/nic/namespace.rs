@@ -1,8 +1,10 @@
 //! Network namespaces, by name and by number.
 
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::MetadataExt;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -123,6 +125,26 @@ pub fn named_namespaces() -> Vec<String> {
     names
 }
 
+/// The namespace with this cookie: the present one, one with a name, or that of a process.
+pub fn of_cookie(cookie: u64) -> Option<NetNs> {
+    let is = |namespace: &NetNs| namespace.cookie().is_ok_and(|number| number == cookie);
+    let named = named_namespaces().into_iter().filter_map(|name| NetNs::named(&name).ok());
+    let mut known = NetNs::current().into_iter().chain(named);
+    known.find(is).or_else(|| of_processes().find(is))
+}
+
+/// The namespaces that processes are in, each once.
+fn of_processes() -> impl Iterator<Item = NetNs> {
+    let mut seen = HashSet::new();
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes.filter_map(move |process| {
+        let path = process.path().join("ns/net");
+        let inode = fs::metadata(&path).ok()?.ino();
+        let new = seen.insert(inode);
+        new.then(|| NetNs::open(&path, path.display().to_string()).ok()).flatten()
+    })
+}
+
 /// The name of the namespace with this cookie, if it has one and may be entered.
 pub fn name_of_cookie(cookie: u64) -> Option<String> {
     named_namespaces().into_iter().find(|name| {
@@ -173,5 +195,8 @@ mod tests {
     fn the_current_namespace_has_one_cookie() {
         assert_eq!(current_cookie().unwrap(), current_cookie().unwrap());
         assert_ne!(current_cookie().unwrap(), 0);
+        let found = of_cookie(current_cookie().unwrap()).unwrap();
+        assert_eq!(found.cookie().unwrap(), current_cookie().unwrap());
+        assert!(of_processes().any(|namespace| namespace.cookie().is_ok()));
     }
 }

@@ -7,6 +7,8 @@ use std::fs;
 
 use super::Nic;
 use super::drivers::{DriverFacts, KernelVersion, MtuLimit, QueueRule, facts};
+use super::setting::{Group, Key, Value};
+use crate::netlink::ethtool::channels::Channels;
 use crate::netlink::link::XdpMode;
 
 /// Something to know before attaching.
@@ -18,6 +20,8 @@ pub struct Finding {
     pub what: String,
     /// What to do about it.
     pub fix: String,
+    /// The settings that do it, where nobody else has to decide about them.
+    pub remedy: Vec<(Key, Value)>,
 }
 
 /// What the limits of drivers depend on besides the interface.
@@ -47,6 +51,9 @@ impl Machine {
     }
 }
 
+/// Offloads that merge packets before XDP sees them.
+pub const MERGING: &[&str] = &["rx-lro", "rx-gro-hw"];
+
 /// Limit for drivers without a row: what most of those with one have at least.
 const USUAL_MTU_LIMIT: MtuLimit = MtuLimit::PageLess(602);
 
@@ -55,9 +62,40 @@ pub fn xdp_findings(nic: &Nic, wanted: XdpMode) -> Vec<Finding> {
     findings_on(nic, wanted, Machine::current())
 }
 
-/// Whether a program that reads single buffers is too small for `nic`'s MTU in native mode.
+/// Whether a program that reads single buffers is too small for what `nic` hands it: because of
+/// its MTU, or of split headers (net/core/dev.c dev_xdp_install).
 pub fn needs_frags(nic: &Nic) -> bool {
-    exceeded_limit(nic).is_some()
+    nic.splits_headers || exceeded_limit(nic).is_some()
+}
+
+/// Whether programs that read several buffers run on `nic` in this mode, as far as that is known.
+pub fn takes_frags(nic: &Nic, mode: XdpMode) -> bool {
+    match mode {
+        XdpMode::Native => takes_native_frags(nic, Machine::current()),
+        XdpMode::Generic => true,
+        XdpMode::Offload => false,
+    }
+}
+
+/// The most that settings of `nic` may be with a program in this mode that reads several buffers,
+/// or does not.
+pub fn limits(nic: &Nic, mode: XdpMode, frags: bool) -> Vec<(Key, u64)> {
+    let Some(facts) = known(nic).filter(|_| mode == XdpMode::Native) else { return Vec::new() };
+    // The limit of a veth is for what its peer sends.
+    let mtu = facts.single_buffer_mtu.bytes(Machine::current().page_size);
+    let mtu = mtu.filter(|_| !frags && nic.peer().is_none());
+    let mtu = mtu.map(|limit| (Key::new(Group::Link, "mtu"), u64::from(limit)));
+    let channels = |name: &str, limit: u32| (Key::new(Group::Channels, name), u64::from(limit));
+    let max = nic.channels.map(|channels| channels.max);
+    let queues = match (facts.queues, max) {
+        (QueueRule::HalfOfCombined, Some(max)) => vec![channels("combined", max.combined / 2)],
+        (QueueRule::HalfOfEach, Some(max)) => {
+            let half = (max.tx / 2).min(max.rx);
+            vec![channels("rx", half), channels("tx", half)]
+        }
+        _ => Vec::new(),
+    };
+    mtu.into_iter().chain(queues).collect()
 }
 
 /// The largest MTU for a program that reads single buffers, if `nic`'s is larger.
@@ -76,7 +114,7 @@ fn known(nic: &Nic) -> Option<&'static DriverFacts> {
 
 fn findings_on(nic: &Nic, wanted: XdpMode, machine: Machine) -> Vec<Finding> {
     let mut findings = match wanted {
-        XdpMode::Generic => Vec::new(),
+        XdpMode::Generic => MERGING.iter().filter_map(|name| kernel_turns_off(nic, name)).collect(),
         XdpMode::Offload => offload_finding(nic).into_iter().collect(),
         XdpMode::Native => native_findings(nic, machine),
     };
@@ -92,29 +130,46 @@ fn offload_finding(nic: &Nic) -> Option<Finding> {
         blocks: true,
         what: format!("{} does not run XDP programs in the device", described(nic)),
         fix: "use --mode native or --mode generic".to_owned(),
+        remedy: Vec::new(),
     })
 }
 
 fn native_findings(nic: &Nic, machine: Machine) -> Vec<Finding> {
     if !runs_natively(nic, machine) {
-        return vec![Finding {
-            blocks: true,
-            what: format!("{} does not run XDP natively", described(nic)),
-            fix: "use --mode generic".to_owned(),
-        }];
+        return vec![not_native(nic)];
     }
-    let mut findings: Vec<Finding> = mtu_finding(nic, machine).into_iter().collect();
-    if let Some(facts) = known(nic) {
-        findings.extend(facts.must_be_off.iter().filter_map(|name| offload_is_on(nic, name)));
+    let mut findings: Vec<Finding> =
+        mtu_finding(nic, machine).into_iter().chain(split_finding(nic, machine)).collect();
+    let facts = known(nic);
+    // Of a driver without a row it is only likely.
+    let must_be_off = facts.map_or(MERGING, |facts| facts.must_be_off);
+    let on = must_be_off.iter().filter_map(|name| offload_is_on(nic, name));
+    findings.extend(on.map(|finding| Finding { blocks: facts.is_some(), ..finding }));
+    if let Some(facts) = facts {
         findings.extend(queue_finding(nic, facts.queues, machine));
         findings.extend(facts.better_on.iter().filter_map(|name| offload_is_off(nic, name)));
         findings.extend(facts.warning.map(|warning| Finding {
             blocks: false,
             what: format!("{}: {warning}", described(nic)),
             fix: "use --mode generic if that matters".to_owned(),
+            remedy: Vec::new(),
         }));
     }
     findings
+}
+
+fn not_native(nic: &Nic) -> Finding {
+    let what = format!("{} does not run XDP natively", described(nic));
+    let generic = "use --mode generic".to_owned();
+    let (what, fix) = match nic.peer() {
+        // drivers/net/veth.c veth_set_xdp_features
+        Some(_) => (
+            format!("{what} with fewer receive queues than its peer has transmit queues"),
+            format!("give it more (`ethtool -L {} rx N`), or {generic}", nic.name()),
+        ),
+        None => (what, generic),
+    };
+    Finding { blocks: true, what, fix, remedy: Vec::new() }
 }
 
 /// The kernel knows since 6.3; before, and if it can not be asked, the table does.
@@ -126,7 +181,7 @@ fn runs_natively(nic: &Nic, machine: Machine) -> bool {
     }
 }
 
-fn takes_frags(nic: &Nic, machine: Machine) -> bool {
+fn takes_native_frags(nic: &Nic, machine: Machine) -> bool {
     match (nic.xdp_features, known(nic)) {
         (Some(features), _) => features.frags(),
         (None, Some(facts)) => facts.frags_since.is_some_and(|since| machine.kernel >= since),
@@ -136,7 +191,7 @@ fn takes_frags(nic: &Nic, machine: Machine) -> bool {
 
 fn mtu_finding(nic: &Nic, machine: Machine) -> Option<Finding> {
     let limit = exceeded_limit_on(nic, machine)?;
-    if takes_frags(nic, machine) {
+    if takes_native_frags(nic, machine) {
         return None;
     }
     let (name, mtu, driver) = (nic.name(), nic.mtu(), described(nic));
@@ -145,7 +200,34 @@ fn mtu_finding(nic: &Nic, machine: Machine) -> Option<Finding> {
         blocks: known(nic).is_some(),
         what: format!("MTU {mtu} is more than {driver} takes with XDP: {limit}"),
         fix: format!("`ip link set dev {name} mtu {limit}`, or use --mode generic"),
+        remedy: Vec::new(),
     })
+}
+
+fn split_finding(nic: &Nic, machine: Machine) -> Option<Finding> {
+    let name = nic.name();
+    (nic.splits_headers && !takes_native_frags(nic, machine)).then(|| Finding {
+        blocks: true,
+        what: format!("{} takes no XDP program that reads split headers", described(nic)),
+        fix: format!("`ethtool -G {name} tcp-data-split off`, or use --mode generic"),
+        remedy: Vec::new(),
+    })
+}
+
+/// What the kernel turns off when a generic program is attached, and does not turn on again
+/// (net/core/dev.c generic_xdp_install).
+fn kernel_turns_off(nic: &Nic, feature: &str) -> Option<Finding> {
+    let state = nic.features.get(feature).filter(|feature| feature.active)?;
+    (!state.is_fixed()).then(|| Finding {
+        blocks: false,
+        what: format!("the kernel turns {feature} off for generic XDP"),
+        fix: format!("`ethtool -K {} {feature} on` when it is detached", nic.name()),
+        remedy: vec![off(feature)],
+    })
+}
+
+fn off(feature: &str) -> (Key, Value) {
+    (Key::new(Group::Feature, feature), Value::Switch(false))
 }
 
 fn offload_is_on(nic: &Nic, feature: &str) -> Option<Finding> {
@@ -164,7 +246,9 @@ fn offload_is_on(nic: &Nic, feature: &str) -> Option<Finding> {
     } else {
         format!("`ethtool -K {name} {short} off`")
     };
-    Some(Finding { blocks: true, what: format!("{driver} can not run XDP with {feature} on"), fix })
+    let what = format!("{driver} can not run XDP with {feature} on");
+    let remedy = if state.is_fixed() { Vec::new() } else { vec![off(feature)] };
+    Some(Finding { blocks: true, what, fix, remedy })
 }
 
 fn offload_is_off(nic: &Nic, feature: &str) -> Option<Finding> {
@@ -177,58 +261,48 @@ fn offload_is_off(nic: &Nic, feature: &str) -> Option<Finding> {
             described(nic)
         ),
         fix: format!("`ethtool -K {} {short} on`", nic.name()),
+        remedy: Vec::new(),
     })
 }
 
 fn queue_finding(nic: &Nic, rule: QueueRule, machine: Machine) -> Option<Finding> {
-    let channels = nic.channels?;
-    let (current, max) = (channels.current, channels.max);
-    let (name, driver) = (nic.name(), described(nic));
-    let finding = |blocks, what, fix| Some(Finding { blocks, what, fix });
+    let Channels { current, max } = nic.channels?;
+    let driver = described(nic);
     match rule {
         QueueRule::HalfOfCombined if current.combined > max.combined / 2 => {
-            let half = max.combined / 2;
-            finding(
-                true,
-                format!(
-                    "{driver} needs half of its {} channels for XDP; {} are in use",
-                    max.combined, current.combined
-                ),
-                format!("`ethtool -L {name} combined {half}`"),
-            )
+            let what = format!(
+                "{driver} needs half of its {} channels for XDP; {} are in use",
+                max.combined, current.combined
+            );
+            Some(channels_finding(nic, what, &[("combined", max.combined / 2)]))
         }
         QueueRule::HalfOfEach if current.rx != current.tx || current.tx > max.tx / 2 => {
             let half = (max.tx / 2).min(max.rx);
-            finding(
-                true,
-                format!(
-                    "{driver} needs as many receive as transmit queues for XDP, and half of {} \
-                     free; {} and {} are in use",
-                    max.tx, current.rx, current.tx
-                ),
-                format!("`ethtool -L {name} rx {half} tx {half}`"),
-            )
+            let what = format!(
+                "{driver} needs as many receive as transmit queues for XDP, and half of {} free; \
+                 {} and {} are in use",
+                max.tx, current.rx, current.tx
+            );
+            Some(channels_finding(nic, what, &[("rx", half), ("tx", half)]))
         }
-        QueueRule::CombinedOnly if current.combined == 0 => finding(
-            true,
-            format!("{driver} needs combined channels for XDP"),
-            format!("`ethtool -L {name} rx 0 tx 0 combined {}`", max.combined.min(machine.cpus)),
-        ),
+        QueueRule::CombinedOnly if current.combined == 0 => {
+            let what = format!("{driver} needs combined channels for XDP");
+            let combined = max.combined.min(machine.cpus);
+            Some(channels_finding(nic, what, &[("rx", 0), ("tx", 0), ("combined", combined)]))
+        }
         QueueRule::OneMorePerCpu
             if current.combined.saturating_add(machine.cpus) > max.combined =>
         {
             let wanted = current.combined.saturating_add(machine.cpus);
-            let before = machine.kernel < KernelVersion(5, 13);
-            let effect = if before { "refuses XDP" } else { "sends from XDP under a lock" };
-            finding(
-                before,
-                format!(
-                    "{driver} {effect}: it wants {wanted} queue pairs ({} in use and one a CPU), \
-                     and has {}",
-                    current.combined, max.combined
-                ),
-                format!("give the machine {wanted} queue pairs on the host's side"),
-            )
+            let blocks = machine.kernel < KernelVersion(5, 13);
+            let effect = if blocks { "refuses XDP" } else { "sends from XDP under a lock" };
+            let what = format!(
+                "{driver} {effect}: it wants {wanted} queue pairs ({} in use and one a CPU), and \
+                 has {}",
+                current.combined, max.combined
+            );
+            let fix = format!("give the machine {wanted} queue pairs on the host's side");
+            Some(Finding { blocks, what, fix, remedy: Vec::new() })
         }
         QueueRule::CpusAtMost { cpus, since } => {
             let most = if machine.kernel >= since { cpus } else { cpus / 2 };
@@ -239,9 +313,28 @@ fn queue_finding(nic: &Nic, rule: QueueRule, machine: Machine) -> Option<Finding
                     machine.cpus
                 ),
                 fix: format!("boot with nr_cpus={most}, or use --mode generic"),
+                remedy: Vec::new(),
             })
         }
         _ => None,
+    }
+}
+
+/// That XDP takes other counts of channels than there are now. A device without enough of them is
+/// left as it is.
+fn channels_finding(nic: &Nic, what: String, wanted: &[(&str, u32)]) -> Finding {
+    if wanted.last().is_none_or(|(_, count)| *count == 0) {
+        let fix = "use --mode generic".to_owned();
+        return Finding { blocks: true, what, fix, remedy: Vec::new() };
+    }
+    let counts: Vec<String> =
+        wanted.iter().map(|(name, count)| format!("{name} {count}")).collect();
+    let setting = |&(name, count): &(&str, u32)| (Key::new(Group::Channels, name), count.into());
+    Finding {
+        blocks: true,
+        what,
+        fix: format!("`ethtool -L {} {}`", nic.name(), counts.join(" ")),
+        remedy: wanted.iter().map(setting).collect(),
     }
 }
 

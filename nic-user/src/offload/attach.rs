@@ -43,6 +43,7 @@ pub enum ModeWanted {
 }
 
 /// How to attach.
+#[derive(Clone, Copy)]
 pub struct Options<'a> {
     /// The XDP mode.
     pub mode: ModeWanted,
@@ -100,8 +101,10 @@ pub struct Attached {
 /// What attaching would come to, as far as it can be told without trying.
 pub fn plan(nic: &Nic, options: &Options<'_>) -> Result<Attached> {
     let slot = Slot::new(namespace::current_cookie()?, nic.ifindex());
+    let half_made = slot.is_half_made();
     let current = earlier(nic, slot)?.filter(|attachment| !attachment.is_stale());
-    if current.is_none() {
+    // What a killed attach left is cleared away before the next.
+    if current.is_none() && !half_made {
         refuse_foreign(nic)?;
     }
     let (mode, notes) = planned_mode(nic, options.mode, current.as_ref())?;
@@ -119,6 +122,16 @@ pub fn plan(nic: &Nic, options: &Options<'_>) -> Result<Attached> {
         upgraded: current.is_some(),
         notes,
     })
+}
+
+/// The mode that is tried first.
+pub fn first_mode(nic: &Nic, wanted: ModeWanted) -> Result<XdpMode> {
+    if let ModeWanted::Only(mode) = wanted {
+        return Ok(mode);
+    }
+    let slot = Slot::new(namespace::current_cookie()?, nic.ifindex());
+    let current = earlier(nic, slot)?.filter(|attachment| !attachment.is_stale());
+    Ok(current.map_or(XdpMode::Native, |attachment| attachment.mode()))
 }
 
 /// The mode to expect, and what to say about it.
@@ -276,7 +289,9 @@ impl Attaching<'_> {
 
     /// Attaches XDP in the mode that is wanted, or in the best that the device takes.
     fn attach_xdp(&mut self, xdp: &mut XdpPrograms<'_>) -> Result<(FdLink, XdpMode, Build)> {
-        if let Some(limit) = preflight::exceeded_limit(self.nic) {
+        if self.nic.splits_headers {
+            self.notes.push("frags build: the device splits headers from data".to_owned());
+        } else if let Some(limit) = preflight::exceeded_limit(self.nic) {
             self.notes.push(format!(
                 "frags build: MTU {} is more than a single buffer holds: {limit}",
                 self.nic.mtu()

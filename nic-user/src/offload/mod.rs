@@ -21,7 +21,7 @@ mod sys;
 mod tc_counters;
 mod test_run;
 
-pub use attach::{Attached, ModeWanted, Options, Switches, attach, plan};
+pub use attach::{Attached, ModeWanted, Options, Switches, attach, first_mode, plan};
 pub use attachment::Attachment;
 pub use bpffs::existing_root;
 pub use detach::detach;

@@ -88,6 +88,11 @@ impl Slot {
         Ok(staged)
     }
 
+    /// Whether a process that was killed left it half made, or half removed.
+    pub fn is_half_made(&self) -> bool {
+        self.staging().path.exists()
+    }
+
     fn staging(&self) -> Self {
         let name = format!("{STAGING}{}-{}", self.netns, self.ifindex);
         Self { path: self.path.with_file_name(name), ..self.clone() }

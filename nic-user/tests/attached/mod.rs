@@ -1,6 +1,8 @@
 //! nicctl attached to a host of a lab, through the command itself, and what it then counts.
 #![allow(dead_code, reason = "every test uses a part of it")]
 
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -42,9 +44,9 @@ pub fn succeeded(output: Output) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Starts `nicctl VERB IFACE --netns HOST`, silently.
-pub fn start(host: &Host, verb: &str) -> Child {
-    let mut command = command(&on(host, verb, &[]));
+/// Starts `nicctl VERB IFACE --netns HOST ARGS`, silently.
+pub fn start(host: &Host, verb: &str, args: &[&str]) -> Child {
+    let mut command = command(&on(host, verb, args));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
@@ -223,4 +225,29 @@ pub fn nic(host: &Host, name: &str) -> Nic {
 /// Both interfaces of a lab, as the kernel and the driver describe them.
 pub fn both(lab: &Lab) -> [Nic; 2] {
     [lab.a(), lab.b()].map(|host| nic(host, host.interface()))
+}
+
+/// Renames the interface of `host`, which must be down for that.
+pub fn rename(host: &Host, to: &str) {
+    const SIOCSIFNAME: libc::Ioctl = 0x8923;
+    let padded = |name: &str| {
+        let mut padded = [0_u8; libc::IFNAMSIZ];
+        padded.iter_mut().zip(name.bytes()).for_each(|(to, from)| *to = from);
+        padded
+    };
+    // `struct ifreq`
+    let mut request = [padded(host.interface()), padded(to), [0; libc::IFNAMSIZ]];
+    host.links(|links| links.set_up(host.ifindex(), false)).unwrap();
+    host.run(|| {
+        // SAFETY: socket(2) reads no memory of ours.
+        let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+        assert!(fd >= 0, "{}", io::Error::last_os_error());
+        // SAFETY: `fd` was just opened and belongs to nobody else.
+        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+        // SAFETY: `request` outlives the call and is no smaller than a `struct ifreq`.
+        let done = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCSIFNAME, &raw mut request) };
+        assert_eq!(done, 0, "{}", io::Error::last_os_error());
+    })
+    .unwrap();
+    host.links(|links| links.set_up(host.ifindex(), true)).unwrap();
 }

@@ -10,7 +10,7 @@ use crate::control::{
     fake::{Fake, Fault, Killed, Quirk},
     give_back::give_back,
     plan::{Context, Xdp, plan},
-    restore::restore,
+    restore::{preview, restore},
     wanted::{Desired, from_arguments},
 };
 use crate::nic::setting::Group;
@@ -102,7 +102,8 @@ fn desired(arguments: &[&str]) -> Desired {
 
 fn planned(desired: &Desired, fake: &Fake) -> Plan {
     let obtained = BTreeMap::new();
-    let context = Context { identity: &fake.identity, xdp: Xdp::None, obtained: &obtained };
+    let (identity, obtained) = (&fake.identity, &obtained);
+    let context = Context { identity, xdp: Xdp::None, limits: &[], obtained };
     plan(desired, &fake.settings, &context).unwrap()
 }
 
@@ -358,7 +359,8 @@ fn rounding_cutting_and_ignoring_are_reported_as_what_they_are() {
         Found::Same(journal) => journal,
         other => panic!("{other:?}"),
     };
-    let context = Context { identity: &fake.identity, xdp: Xdp::None, obtained: &journal.obtained };
+    let (identity, obtained) = (&fake.identity, &journal.obtained);
+    let context = Context { identity, xdp: Xdp::None, limits: &[], obtained };
     let wanted = desired(&["ring.rx=100", "coalesce.rx-usecs=100", "pause.rx=on"]);
     let again = plan(&wanted, &fake.settings, &context).unwrap();
     assert!(again.is_empty());
@@ -438,9 +440,41 @@ fn another_interface_is_not_written_to() {
         assert!(error.fix().unwrap().contains(".json"));
         error.to_string()
     };
-    assert!(refusal(|id| id.boot_id = "boot-2".into()).ends_with("was started again since"));
-    assert!(refusal(|id| id.ifindex = 9).ends_with("it had index 3, and now has 9"));
     assert!(refusal(|id| id.mac = None).ends_with("another hardware address now"));
+    assert!(refusal(|id| id.netns_cookie = 8).ends_with("was in another network namespace"));
+}
+
+#[test]
+fn the_journal_of_what_is_no_more_is_removed_by_restore() {
+    for change in [
+        |id: &mut crate::control::Identity| id.boot_id = "boot-2".into(),
+        |id: &mut crate::control::Identity| id.ifindex = 9,
+    ] {
+        let (lab, mut fake) = (Lab::new(), Fake::full());
+        lab.apply(EVERYTHING, &mut fake);
+        fake.new_process();
+        change(&mut fake.identity);
+        assert!(preview(&mut fake, &lab.journals).unwrap().gone.is_some());
+        assert_eq!(lab.files(), 1);
+        assert!(restore(&mut fake, &lab.journals).unwrap().gone.is_some());
+        assert_eq!((lab.files(), fake.writes.len()), (0, 0));
+    }
+}
+
+#[test]
+fn the_journal_of_one_with_another_name_now_is_left_alone() {
+    let (lab, mut fake) = (Lab::new(), Fake::full());
+    lab.apply(&["ring.rx=512"], &mut fake);
+    fake.new_process();
+    // Another interface has its name.
+    let mut other = fake.clone();
+    other.identity.ifindex = 9;
+    other.others = vec![3];
+    assert!(lab.restore(&mut other).is_none());
+    assert_eq!(lab.apply(&["ring.tx=512"], &mut other).notes, [""; 0]);
+    assert_eq!(lab.files(), 2);
+    assert!(lab.restore(&mut fake).is_none());
+    assert_eq!(fake.value("ring.rx"), 256_u64.into());
 }
 
 #[test]

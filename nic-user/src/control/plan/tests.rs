@@ -15,7 +15,8 @@ fn desired(arguments: &[&str]) -> Desired {
 
 fn plan_with(desired: &Desired, fake: &Fake, xdp: Xdp) -> Result<Plan> {
     let obtained = BTreeMap::new();
-    plan(desired, &fake.settings, &Context { identity: &fake.identity, xdp, obtained: &obtained })
+    let (identity, obtained) = (&fake.identity, &obtained);
+    plan(desired, &fake.settings, &Context { identity, xdp, limits: &[], obtained })
 }
 
 fn plan_of(arguments: &[&str], fake: &Fake) -> Result<Plan> {
@@ -281,13 +282,13 @@ fn keep_takes_a_wish_of_the_extended_profile_back() {
 }
 
 #[test]
-fn native_xdp_refuses_what_it_does_not_run_with() {
+fn xdp_refuses_what_it_does_not_run_with() {
     let fake = with(Fake::full(), "feature.rx-lro", |setting| setting.value = false.into());
     let refused = |argument, xdp| {
         plan_with(&desired(&[argument]), &fake, xdp).map_err(|error| error.to_string()).err()
     };
     let lro = refused("feature.lro=on", Xdp::Frags).unwrap();
-    assert!(lro.ends_with("native XDP does not run with feature.rx-lro on"), "{lro}");
+    assert!(lro.ends_with("XDP does not run with feature.rx-lro on"), "{lro}");
     let split = refused("ring.tcp-data-split=on", Xdp::SingleBuffer).unwrap();
     assert!(split.contains("reads single buffers"), "{split}");
     assert_eq!(refused("ring.tcp-data-split=on", Xdp::Frags), None);
@@ -305,7 +306,7 @@ fn what_xdp_needs_goes_with_what_a_user_wants() {
     let plan = plan_with(&both, &Fake::full(), Xdp::Frags).unwrap();
     assert_eq!(steps(&plan), ["feature rx-lro", "ring rx"]);
     let error = with_needs_of_xdp(desired(&["feature.lro=on"]), needs()).unwrap_err();
-    assert_eq!(error.to_string(), "feature.rx-lro on (command line), but native XDP needs it off");
+    assert_eq!(error.to_string(), "feature.rx-lro on (command line), but XDP needs it off");
 }
 
 #[test]
@@ -354,7 +355,8 @@ fn what_a_driver_made_of_a_wish_before_is_not_tried_again() {
     let obtained =
         [("ring.rx".parse().unwrap(), Obtained { asked: 100_u64.into(), got: 104_u64.into() })]
             .into();
-    let context = Context { identity: &fake.identity, xdp: Xdp::None, obtained: &obtained };
+    let (identity, obtained) = (&fake.identity, &obtained);
+    let context = Context { identity, xdp: Xdp::None, limits: &[], obtained };
     let again = plan(&desired(&["ring.rx=100"]), &fake.settings, &context).unwrap();
     assert!(again.is_empty());
     assert_eq!(again.notes, ["ring.rx is 104: that is what the driver made of 100 before"]);

@@ -1,0 +1,12 @@
+//! Programs and settings of an interface as one: both, or neither.
+//!
+//! The settings go first, because programs need them, and are given back last, because the kernel
+//! refuses what a program that is still attached does not run with.
+
+mod attach;
+mod detach;
+mod present;
+
+pub use attach::{Done, Planned, attach, plan};
+pub use detach::{Detached, SettingsLeft, detach, is_gone, preview};
+pub use present::Present;
