@@ -5,6 +5,8 @@
 //! when the frame has arrived.
 
 pub mod buffers;
+pub mod checksum;
+mod headers;
 pub mod packet;
 pub mod pool;
 pub mod port;
@@ -16,6 +18,7 @@ mod ring;
 #[cfg(test)]
 #[path = "ring/tests.rs"]
 mod ring_tests;
+pub mod segment;
 mod socket;
 mod sync;
 pub mod umem;

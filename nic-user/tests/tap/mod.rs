@@ -11,7 +11,8 @@ pub const NAME: &str = "nic-tap";
 
 /// A tap device of a lab's host; gone when dropped.
 pub struct Tap {
-    _file: File,
+    /// Frames that the kernel sends are read from it, frames written to it are received.
+    pub file: File,
     /// Its index.
     pub ifindex: u32,
 }
@@ -21,7 +22,7 @@ impl Tap {
     pub fn new(host: &Host) -> Self {
         let file = host.run(make).unwrap();
         let ifindex = host.links(|links| links.by_name(NAME)).unwrap().ifindex;
-        Self { _file: file, ifindex }
+        Self { file, ifindex }
     }
 }
 
