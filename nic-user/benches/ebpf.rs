@@ -21,7 +21,6 @@ mod raw_bpf;
 use std::{
     error::Error,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
-    thread,
 };
 
 use measure::{Floors, Spread};
@@ -36,10 +35,6 @@ use nic_user::{
         style::Style,
         table::{Align, Table},
     },
-};
-use nix::{
-    sched::{CpuSet, sched_setaffinity},
-    unistd::Pid,
 };
 use raw_bpf::Kind;
 
@@ -65,23 +60,13 @@ fn main() -> Result<()> {
         return Ok(());
     }
     measure::warn_if_busy();
-    pin_to_one_cpu();
+    measure::pin_to_one_cpu();
     let mut floors = Floors::default();
     println!("ns per packet over an empty program: median of {ROUNDS} (min-max)\n");
     xdp(&mut floors)?;
     println!();
     tc(&mut floors)?;
     Ok(floors.result()?)
-}
-
-/// Keeps this thread on the last processor: the first usually serves interrupts.
-fn pin_to_one_cpu() {
-    let last = thread::available_parallelism().map_or(1, |cpus| cpus.get()) - 1;
-    let mut cpus = CpuSet::new();
-    let pinned = cpus.set(last).and_then(|()| sched_setaffinity(Pid::from_raw(0), &cpus));
-    if let Err(error) = pinned {
-        println!("not pinned to one CPU: {error}");
-    }
 }
 
 /// A frame to measure with.

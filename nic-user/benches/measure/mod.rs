@@ -1,6 +1,13 @@
-//! What both benchmarks share: medians, floors, and whether the machine is fit to measure on.
+//! What benchmarks share: medians, floors, and whether the machine is fit to measure on.
+
+#![allow(dead_code, reason = "every benchmark uses a part of it")]
 
 use std::{fs, thread};
+
+use nix::{
+    sched::{CpuSet, sched_setaffinity},
+    unistd::Pid,
+};
 
 /// The middle of several measurements, and how far they lie apart.
 #[derive(Clone, Copy)]
@@ -30,6 +37,16 @@ pub fn warn_if_busy() {
     let cpus = thread::available_parallelism().map_or(1, |cpus| cpus.get());
     if load > 0.5 * cpus as f64 {
         println!("this machine is busy (load {load} on {cpus} CPUs): figures are too high");
+    }
+}
+
+/// Keeps this thread on the last processor: the first usually serves interrupts.
+pub fn pin_to_one_cpu() {
+    let last = thread::available_parallelism().map_or(1, |cpus| cpus.get()) - 1;
+    let mut cpus = CpuSet::new();
+    let pinned = cpus.set(last).and_then(|()| sched_setaffinity(Pid::from_raw(0), &cpus));
+    if let Err(error) = pinned {
+        println!("not pinned to one CPU: {error}");
     }
 }
 

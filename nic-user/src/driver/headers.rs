@@ -127,7 +127,7 @@ impl Layout {
         let transport_len = self.len.saturating_sub(self.l4);
         let byte = |at: usize| headers.get(at).copied().unwrap_or_default();
         let network = match self.ip {
-            Ip::V4 => usize::from(byte(self.l3)) == 0x40 | network_len / 4 && network_len >= 20,
+            Ip::V4 => usize::from(byte(self.l3)) == 0x40 + network_len / 4 && network_len >= 20,
             Ip::V6 => byte(self.l3) >> 4 == 6 && network_len >= IPV6_LEN,
         };
         let transport = match self.transport {

@@ -68,11 +68,10 @@ impl Spec {
             state ^= state << 17;
             state.to_le_bytes()
         };
-        let mut payload = Vec::with_capacity(self.payload_len + 8);
-        while payload.len() < self.payload_len {
-            payload.extend(next());
+        let mut payload = vec![0; self.payload_len];
+        for word in payload.chunks_mut(8) {
+            word.copy_from_slice(&next()[..word.len()]);
         }
-        payload.truncate(self.payload_len);
         payload
     }
 
@@ -123,7 +122,7 @@ impl Spec {
             Transport::Tcp { sequence, acknowledged, flags, window, options } => {
                 header.extend(sequence.to_be_bytes());
                 header.extend(acknowledged.to_be_bytes());
-                header.extend([((20 + options.len()) / 4 << 4) as u8, *flags]);
+                header.extend([(((20 + options.len()) / 4) << 4) as u8, *flags]);
                 header.extend(window.to_be_bytes());
                 header.extend([0; 4]);
                 header.extend(options);
