@@ -50,7 +50,6 @@ pub(super) mod tcp_flags {
     pub const SYN: u8 = 0x02;
     pub const RST: u8 = 0x04;
     pub const PSH: u8 = 0x08;
-    pub const URG: u8 = 0x20;
     pub const CWR: u8 = 0x80;
 }
 

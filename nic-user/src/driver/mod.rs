@@ -3,6 +3,8 @@
 //! A frame is a chunk of memory that the NIC fills ([`umem`]). It is an owned value ([`pool`]): who
 //! drops it gives it back, on whatever thread. What the user gets is a [`packet::Packet`], built
 //! when the frame has arrived.
+//!
+//! Packets larger than the wire carries are cut into segments ([`segment`]) on their way out.
 
 pub mod buffers;
 pub mod checksum;
