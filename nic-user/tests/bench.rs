@@ -31,9 +31,9 @@ fn succeeded(output: &Output) -> &[u8] {
 
 /// The document of a quick run of one experiment.
 #[track_caller]
-fn document(experiment: &str) -> Value {
-    let args = ["bench", experiment, "--rounds", "5", "--time", "0.05", "--json"];
-    let output = nicctl(&args).output().unwrap();
+fn document(experiment: &str, args: &[&str]) -> Value {
+    let quick = ["bench", experiment, "--rounds", "5", "--time", "0.05", "--json"];
+    let output = nicctl(&[&quick, args].concat()).output().unwrap();
     let document = serde_json::from_slice(succeeded(&output)).unwrap();
     let schema = nicctl(&["schema", "bench"]).output().unwrap();
     let schema: Value = serde_json::from_slice(succeeded(&schema)).unwrap();
@@ -62,7 +62,7 @@ fn assert_complete(document: &Value) {
 #[test]
 fn udp_gso_measures_every_variant() {
     needs_root!();
-    let document = document("udp-gso");
+    let document = document("udp-gso", &[]);
     assert_complete(&document);
     let cases = array(&document["experiments"][0], "cases");
     let titles: Vec<_> = cases.iter().map(|case| case["title"].as_str().unwrap()).collect();
@@ -81,16 +81,58 @@ fn packet_sizes(case: &Value) -> Vec<f64> {
     array(case, "variants").iter().map(average).collect()
 }
 
-#[test]
-fn big_tcp_sends_larger_packets() {
-    needs_root!();
-    let document = document("big-tcp");
-    assert_complete(&document);
-    for case in array(&document["experiments"][0], "cases") {
+/// BIG TCP sends larger packets, where there is enough to send.
+#[track_caller]
+fn assert_packets_grow(cases: &[Value]) {
+    for case in cases {
         let [old, new, ..] = packet_sizes(case)[..] else { panic!("{case}") };
         let fits = case["title"].as_str().unwrap().contains("64000");
         assert_eq!(new > old * 1.2, !fits, "{old} to {new} bytes: {}", case["title"]);
     }
+}
+
+#[test]
+fn big_tcp_becomes_a_page_and_is_compared_with_itself() {
+    needs_root!();
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name| directory.path().join(name).to_str().unwrap().to_owned();
+    let (page, json) = (path("page.html"), path("run.json"));
+    let document = document("big-tcp", &["--html", &page]);
+    std::fs::write(&json, document.to_string()).unwrap();
+    assert_complete(&document);
+    let cases = array(&document["experiments"][0], "cases");
+    assert_packets_grow(cases);
+
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
+    assert_eq!(page.matches("<svg ").count(), cases.len());
+    assert!(page.contains(document["machine"]["kernel"].as_str().unwrap()));
+    for elsewhere in ["src=", "href=\"http", "url(", "@import"] {
+        assert!(!page.contains(elsewhere), "{elsewhere}");
+    }
+
+    let compared = nicctl(&["bench", "compare", &json, &json, "--json"]).output().unwrap();
+    let compared: Value = serde_json::from_slice(succeeded(&compared)).unwrap();
+    let schema = nicctl(&["schema", "bench-compare"]).output().unwrap();
+    let schema: Value = serde_json::from_slice(succeeded(&schema)).unwrap();
+    assert_eq!(schema::mismatch(&schema, &compared), None);
+    assert_eq!(array(&compared, "cases").len(), cases.len());
+    assert!(array(&compared, "unmatched").is_empty());
+    for variant in array(&compared, "cases").iter().flat_map(|case| array(case, "variants")) {
+        assert_eq!(variant["a"], variant["b"]);
+        assert_ne!(variant["ratios_agree"], false);
+    }
+    let text = nicctl(&["bench", "compare", &json, &json]).output().unwrap();
+    let text = String::from_utf8(succeeded(&text).to_vec()).unwrap();
+    assert!(text.contains("RATIO IN A") && text.lines().all(|line| line.chars().count() <= 80));
+}
+
+#[test]
+fn what_is_no_run_cannot_be_compared() {
+    let output = nicctl(&["bench", "compare", "/dev/null", "/dev/null"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.starts_with("nicctl: read /dev/null: "), "{error}");
 }
 
 /// Waits for the child's namespaces to be there, or for all of them to be gone.

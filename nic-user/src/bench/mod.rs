@@ -9,9 +9,11 @@
 //! Everything happens in labs of its own ([`crate::lab`]), which are gone when an experiment is
 //! over, however it ends: each wait is one that a [`stop::Stop`] cuts short.
 
+pub mod compare;
 pub mod cpu;
 pub mod experiment;
 mod features;
+pub mod html;
 pub mod machine;
 pub mod model;
 pub mod round;

@@ -60,8 +60,26 @@ impl Ratio {
                 median(&sorted(&drawn))
             })
             .collect();
-        let [low, high] = TAILS.map(|share| quantile(&sorted(&medians), share));
+        let medians = sorted(&medians);
+        let [low, high] = TAILS.map(|share| quantile(&medians, share));
         Some(Self { median: median_ratio, low: low?, high: high? })
+    }
+
+    /// `what` over `base`, whose rounds have nothing to do with each other; the interval is as for
+    /// [`Ratio::paired`].
+    pub fn unpaired(what: &[f64], base: &[f64]) -> Option<Self> {
+        let ratio = median(&sorted(what))? / median(&sorted(base))?;
+        let mut draw = Draw::default();
+        let mut drawn = |from: &[f64]| {
+            let values: Vec<f64> = from.iter().filter_map(|_| draw.one_of(from)).collect();
+            median(&sorted(&values))
+        };
+        let ratios: Vec<f64> =
+            (0..RESAMPLES).filter_map(|_| Some(drawn(what)? / drawn(base)?)).collect();
+        let ratios = sorted(&ratios);
+        let [low, high] = TAILS.map(|share| quantile(&ratios, share));
+        let ratio = Self { median: ratio, low: low?, high: high? };
+        [ratio.median, ratio.low, ratio.high].iter().all(|end| end.is_finite()).then_some(ratio)
     }
 
     /// Whether the interval leaves it open which of the two is more.
@@ -150,6 +168,15 @@ mod tests {
         assert_eq!((ratio.low, ratio.high), (2.0, 2.0));
         assert!(!ratio.is_inconclusive());
         assert!(Ratio::paired(&slow_rounds, &slow_rounds).unwrap().is_inconclusive());
+    }
+
+    #[test]
+    fn runs_that_have_nothing_to_do_with_each_other() {
+        let (slow, fast) = ([1.0, 1.1, 0.9, 1.0, 1.0], [2.0, 2.2, 2.0, 1.9, 2.0]);
+        let ratio = Ratio::unpaired(&fast, &slow).unwrap();
+        assert_eq!(ratio.median, 2.0);
+        assert!(ratio.low > 1.7 && ratio.low < 2.0 && ratio.high > 2.0, "{ratio:?}");
+        assert_eq!(Ratio::unpaired(&fast, &[0.0; 5]), None);
     }
 
     #[test]

@@ -93,8 +93,8 @@ fn write_case(out: &mut dyn Write, style: Style, case: &Case) -> io::Result<()> 
         ("RATIO", Align::Right),
         ("PUBL.", Align::Right),
     ]);
-    for variant in &case.variants {
-        table.push(row(variant, scale));
+    for (index, variant) in case.variants.iter().enumerate() {
+        table.push(row(variant, index == 0, scale));
     }
     table.write(out, style)?;
     paragraph::write_items(out, style, ("cost", MARGIN), &cost_ratios(case))?;
@@ -110,7 +110,7 @@ fn write_case(out: &mut dyn Write, style: Style, case: &Case) -> io::Result<()> 
     Ok(())
 }
 
-fn row(variant: &Variant, scale: Scale) -> [String; 7] {
+fn row(variant: &Variant, is_base: bool, scale: Scale) -> [String; 7] {
     let title = variant.title.clone();
     let published = variant.published.rate.map(digits).unwrap_or_default();
     let Some(measured) = &variant.measured else {
@@ -124,7 +124,7 @@ fn row(variant: &Variant, scale: Scale) -> [String; 7] {
         sides(measured),
         percent(measured.cpu.softirq.as_ref()),
         measured.cost.as_ref().map_or_else(|| "-".to_owned(), |cost| digits(cost.median)),
-        measured.rate_ratio.map_or_else(|| "1".to_owned(), ratio),
+        ratio_or_base(measured.rate_ratio, is_base),
         published,
     ]
 }
@@ -135,7 +135,8 @@ fn sides(measured: &Measured) -> String {
     format!("{}/{}", percent(cpu.sender.as_ref()), percent(cpu.receiver.as_ref()))
 }
 
-fn percent(share: Option<&Spread>) -> String {
+/// The median of a share, in percent.
+pub fn percent(share: Option<&Spread>) -> String {
     share.map_or_else(|| "-".to_owned(), |share| format!("{:.0}", share.median * 100.0))
 }
 
@@ -145,9 +146,16 @@ pub fn ratio(ratio: Ratio) -> String {
     format!("{} ({}–{})", digits(median), digits(low), digits(high))
 }
 
+/// A ratio, or 1 for what the ratios are to.
+pub fn ratio_or_base(of: Option<Ratio>, is_base: bool) -> String {
+    let nothing = if is_base { "1" } else { "-" };
+    of.map_or_else(|| nothing.to_owned(), ratio)
+}
+
 /// Three significant digits, or whole numbers.
 pub fn digits(value: f64) -> String {
     match value.abs() {
+        0.0 => "0".to_owned(),
         ..0.0995 => format!("{value:.3}"),
         ..9.995 => format!("{value:.2}"),
         ..99.95 => format!("{value:.1}"),
@@ -210,15 +218,19 @@ pub struct Scale {
 impl Scale {
     /// The one that suits the fastest variant.
     pub fn of(case: &Case) -> Self {
-        let rates = case.variants.iter().filter_map(|variant| variant.measured.as_ref());
-        let rates = rates.map(|measured| case.measure.shown(measured.rate.median));
-        let (divisor, prefix) = match rates.fold(0.0, f64::max) {
+        let measured = case.variants.iter().filter_map(|variant| variant.measured.as_ref());
+        Self::of_rates(case.measure, measured.map(|measured| measured.rate.median))
+    }
+
+    /// The one that suits the highest of these rates.
+    pub fn of_rates(measure: Measure, rates: impl Iterator<Item = f64>) -> Self {
+        let (divisor, prefix) = match measure.shown(rates.fold(0.0, f64::max)) {
             1e9.. => (1e9, "G"),
             1e6.. => (1e6, "M"),
             1e4.. => (1e3, "k"),
             _ => (1.0, ""),
         };
-        Self { measure: case.measure, divisor, prefix }
+        Self { measure, divisor, prefix }
     }
 
     /// The unit, prefix included.
@@ -290,4 +302,32 @@ fn overview_cell(variant: &Variant, scale: Scale) -> String {
     let Some(measured) = &variant.measured else { return "-".to_owned() };
     let busy = percent(measured.cpu.busy.as_ref());
     format!("{} {busy}%", digits(scale.number(measured.rate.median)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_keep_three_digits() {
+        for (value, text) in [
+            (0.0, "0"),
+            (0.0512, "0.051"),
+            (0.5, "0.50"),
+            (9.994, "9.99"),
+            (9.996, "10.0"),
+            (99.96, "100"),
+            (8384.2, "8384"),
+        ] {
+            assert_eq!(digits(value), text);
+        }
+    }
+
+    #[test]
+    fn all_rates_of_a_case_have_one_prefix() {
+        let scale = Scale::of_rates(Measure::Bytes, [1e6, 2e9].into_iter());
+        assert_eq!((scale.unit().as_str(), scale.number(2e9)), ("Gbit/s", 16.0));
+        let scale = Scale::of_rates(Measure::Transactions, [8384.0].into_iter());
+        assert_eq!((scale.unit().as_str(), scale.number(8384.0)), ("/s", 8384.0));
+    }
 }

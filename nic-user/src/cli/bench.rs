@@ -1,7 +1,9 @@
 //! `nicctl bench`: the published experiments, measured here.
 
 use std::{
+    fs,
     io::{self, Write},
+    path::{Path, PathBuf},
     thread,
     time::Duration,
 };
@@ -13,6 +15,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::{
     bench::{
         self, Named,
+        compare::Comparison,
+        html,
+        model::Document,
         runner::{Plan, Progress},
         stop::Stop,
         text,
@@ -34,12 +39,19 @@ const ALL: &str = "all";
 /// SND/RCV% is how busy the threads of both sides were, SIRQ% what interrupts and softirqs took
 /// besides. COST is the CPU time of everything on the processors of both sides, for each unit.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
 Examples:
   nicctl bench udp-gso
   nicctl bench all --html report.html
-  nicctl bench big-tcp --json > before.json")]
+  nicctl bench big-tcp --json > before.json
+  nicctl bench compare before.json after.json"
+)]
 pub(super) struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+
     /// Which ones
     #[arg(value_name = "EXPERIMENT", default_value = ALL, value_parser = PossibleValuesParser::new(
         bench::ALL.iter().map(|named| named.name).chain([ALL])))]
@@ -54,7 +66,37 @@ pub(super) struct Args {
     #[arg(long, value_name = "SECS", default_value = "0.5", value_parser = seconds)]
     time: Duration,
 
+    /// Write a page with plots to this file, too; it needs no other file
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+
     /// Print JSON (`nicctl schema bench`)
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    Compare(CompareArgs),
+}
+
+/// Compare two runs: rates, and whether their ratios agree
+///
+/// Ratios that agree have intervals with something in common; those that differ are marked.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  nicctl bench compare before.json after.json")]
+struct CompareArgs {
+    /// What `nicctl bench --json` printed
+    #[arg(value_name = "A.json")]
+    a: PathBuf,
+
+    /// What it printed another time
+    #[arg(value_name = "B.json")]
+    b: PathBuf,
+
+    /// Print JSON (`nicctl schema bench-compare`)
     #[arg(long)]
     json: bool,
 }
@@ -68,6 +110,32 @@ fn seconds(text: &str) -> Result<Duration, &'static str> {
 }
 
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+    match &args.command {
+        Some(Command::Compare(args)) => compare(args, out),
+        None => measure(args, out),
+    }
+}
+
+fn compare(args: &CompareArgs, out: &mut dyn Write) -> anyhow::Result<()> {
+    let comparison = Comparison::of(&read(&args.a)?, &read(&args.b)?);
+    if args.json {
+        json::write_pretty(out, &comparison)?;
+    } else {
+        comparison.write(out, Style::for_stdout())?;
+    }
+    Ok(())
+}
+
+fn read(path: &Path) -> Result<Document> {
+    let action = format!("read {}", path.display());
+    let text = fs::read(path).map_err(|error| Error::io(&action, &error))?;
+    serde_json::from_slice(&text).map_err(|error| {
+        Error::failed(format!("{action}: {error}"))
+            .with_fix("it must be what `nicctl bench --json` prints")
+    })
+}
+
+fn measure(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let stop = Stop::default();
     stop_on_signals(&stop)?;
     let plan = Plan { rounds: args.rounds, window: args.time, stop: &stop };
@@ -76,6 +144,12 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         json::write_pretty(out, &document)?;
     } else {
         text::write(out, Style::for_stdout(), &document)?;
+    }
+    // Last: what took minutes is printed even if the page cannot be written.
+    if let Some(path) = &args.html {
+        let page = html::page(&document)?;
+        let fail = |error| Error::io(format!("write {}", path.display()), &error);
+        fs::write(path, page).map_err(fail)?;
     }
     Ok(())
 }

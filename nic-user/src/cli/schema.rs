@@ -26,6 +26,7 @@ const DOCUMENTS: &[Document] = &[
     Document::of::<ApplyDocument>("apply", "nicctl apply --json and nicctl set --json"),
     Document::of::<attach::Document>("attach", "nicctl attach --json"),
     Document::of::<bench::model::Document>("bench", "nicctl bench --json"),
+    Document::of::<bench::compare::Comparison>("bench-compare", "nicctl bench compare --json"),
     Document::of::<Decoded>("decode", "one line of nicctl decode --json"),
     Document::of::<detach::Document>("detach", "nicctl detach --json"),
     Document::of::<list::Document>("list", "nicctl list --json"),
