@@ -6,6 +6,7 @@ pub mod cli;
 pub mod control;
 pub mod counters;
 pub mod decode;
+pub mod doctor;
 pub mod driver;
 pub mod error;
 pub mod lab;

@@ -6,6 +6,7 @@ mod bench;
 mod completions;
 mod decode;
 mod detach;
+mod doctor;
 mod list;
 mod located;
 mod log;
@@ -67,6 +68,7 @@ enum Command {
     List(list::Args),
     Detach(detach::Args),
     Log(log::Args),
+    Doctor(doctor::Args),
     Bench(bench::Args),
     Decode(decode::Args),
     Schema(schema::Args),
@@ -87,6 +89,7 @@ impl Command {
             Self::List(args) => list::run(&args, out),
             Self::Detach(args) => detach::run(&args, out),
             Self::Log(args) => log::run(&args, out),
+            Self::Doctor(args) => doctor::run(&args, out),
             Self::Bench(args) => bench::run(&args, out),
             Self::Decode(args) => decode::run(args, out),
             Self::Schema(args) => schema::run(&args, out),

@@ -5,7 +5,7 @@ use std::io::Write;
 use clap::builder::PossibleValuesParser;
 use schemars::{JsonSchema, Schema, schema_for};
 
-use super::{attach, detach, list, log, show};
+use super::{attach, detach, doctor, list, log, show};
 use crate::{
     bench,
     control::{
@@ -29,6 +29,7 @@ const DOCUMENTS: &[Document] = &[
     Document::of::<bench::compare::Comparison>("bench-compare", "nicctl bench compare --json"),
     Document::of::<Decoded>("decode", "one line of nicctl decode --json"),
     Document::of::<detach::Document>("detach", "nicctl detach --json"),
+    Document::of::<doctor::Document>("doctor", "nicctl doctor --json"),
     Document::of::<list::Document>("list", "nicctl list --json"),
     Document::of::<log::Document>("log", "one line of nicctl log --json"),
     Document::of::<PlanDocument>("plan", "nicctl plan --json, and apply and set with --dry-run"),

@@ -7,7 +7,7 @@ use crate::{
     error::{Error, Result},
     netlink::link::Links,
     nic::{Nic, namespace},
-    offload::{self, Lock, Slot},
+    offload::{self, Attachment, Lock, Slot},
 };
 
 /// What detaching from one interface came to.
@@ -51,8 +51,9 @@ pub fn detach(
     keep_settings: bool,
     journals: &Journals,
 ) -> Result<Detached> {
+    let stale = is_stale(slot);
     let was_attached = offload::detach(lock, slot)?;
-    let settings = if keep_settings { None } else { settings(slot, journals, false)? };
+    let settings = if keep_settings { None } else { settings(slot, stale, journals, false)? };
     Ok(Detached { was_attached, settings })
 }
 
@@ -63,24 +64,61 @@ pub fn detach(
 /// As [`detach`].
 pub fn preview(slot: &Slot, keep_settings: bool, journals: &Journals) -> Result<Detached> {
     let was_attached = slot.exists()?;
-    let settings = if keep_settings { None } else { settings(slot, journals, true)? };
+    let settings =
+        if keep_settings { None } else { settings(slot, is_stale(slot), journals, true)? };
     Ok(Detached { was_attached, settings })
 }
 
-/// Whether the interface of a journal is no more, as far as that can be seen for certain.
-pub fn is_gone(journal: &Journal) -> bool {
+/// Whether an interface is still there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// It is.
+    There,
+    /// It is not, for certain.
+    Gone,
+    /// Its network namespace is not to be seen.
+    Unknown,
+}
+
+/// Whether the interface of a journal is still there.
+pub fn presence(journal: &Journal) -> Presence {
     if boot_id().is_ok_and(|boot| boot != journal.identity.boot_id) {
-        return true;
+        return Presence::Gone;
     }
     let look = || Links::open().and_then(|mut links| links.by_index(journal.identity.ifindex));
     let namespace = namespace::of_cookie(journal.identity.netns_cookie);
-    let looked = namespace.and_then(|namespace| namespace.run(look).ok());
-    matches!(looked, Some(Err(error)) if error.errno == libc::ENODEV)
+    match namespace.and_then(|namespace| namespace.run(look).ok()) {
+        Some(Ok(_)) => Presence::There,
+        Some(Err(error)) if error.errno == libc::ENODEV => Presence::Gone,
+        _ => Presence::Unknown,
+    }
 }
 
-fn settings(slot: &Slot, journals: &Journals, dry_run: bool) -> Result<Option<SettingsLeft>> {
+/// Whether the interface of a journal is no more, for certain.
+pub fn is_gone(journal: &Journal) -> bool {
+    presence(journal) == Presence::Gone
+}
+
+/// Whether what was attached is attached to nothing any more.
+fn is_stale(slot: &Slot) -> bool {
+    let attachment = Attachment::of(slot.clone()).ok().flatten();
+    attachment.is_some_and(|attachment| attachment.is_stale())
+}
+
+fn settings(
+    slot: &Slot,
+    stale: bool,
+    journals: &Journals,
+    dry_run: bool,
+) -> Result<Option<SettingsLeft>> {
     let Some(journal) = journals.at(slot.netns, slot.ifindex)? else { return Ok(None) };
-    if is_gone(&journal) {
+    // Where the namespace is not to be seen, links that lost their interface tell that it is gone.
+    let gone = match presence(&journal) {
+        Presence::Gone => true,
+        Presence::Unknown => stale,
+        Presence::There => false,
+    };
+    if gone {
         if !dry_run {
             journals.remove(&journal.identity)?;
         }

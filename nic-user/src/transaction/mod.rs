@@ -8,5 +8,5 @@ mod detach;
 mod present;
 
 pub use attach::{Done, Planned, attach, plan};
-pub use detach::{Detached, SettingsLeft, detach, is_gone, preview};
+pub use detach::{Detached, Presence, SettingsLeft, detach, is_gone, presence, preview};
 pub use present::Present;

@@ -16,6 +16,7 @@ const NETDEV_A_DEV_IFINDEX: u16 = 1;
 const NETDEV_A_DEV_XDP_FEATURES: u16 = 3;
 
 const NETDEV_XDP_ACT_BASIC: u64 = 1 << 0;
+const NETDEV_XDP_ACT_XSK_ZEROCOPY: u64 = 1 << 3;
 const NETDEV_XDP_ACT_HW_OFFLOAD: u64 = 1 << 4;
 const NETDEV_XDP_ACT_RX_SG: u64 = 1 << 5;
 
@@ -32,6 +33,11 @@ impl XdpFeatures {
     /// Whether it takes programs that read several buffers (`xdp.frags`).
     pub const fn frags(self) -> bool {
         self.0 & NETDEV_XDP_ACT_RX_SG != 0
+    }
+
+    /// Whether AF_XDP sockets can have its own receive buffers.
+    pub const fn zero_copy(self) -> bool {
+        self.0 & NETDEV_XDP_ACT_XSK_ZEROCOPY != 0
     }
 
     /// Whether the device itself runs programs.

@@ -1,0 +1,402 @@
+//! One interface: its driver, and what XDP and the control plane meet there.
+
+use std::fs;
+
+use nic_common::policy::CopyPolicy;
+
+use super::{Check, Finding, Found, Refusal, Status, examine, machine};
+use crate::{
+    control::Journals,
+    error::Result,
+    netlink::{link::XdpMode, netdev::Netdev},
+    nic::{
+        self, Nic, preflight, resolve,
+        settings::{self, Survey},
+        sysfs::Sysfs,
+    },
+    offload::{ModeWanted, Options},
+    transaction,
+};
+
+/// What is known about an interface.
+#[derive(Debug)]
+pub struct Interface {
+    /// The interface.
+    pub nic: Nic,
+    /// Its settings, and what serves its queues.
+    pub survey: Survey,
+    /// How a bond, VLAN or team is resolved to the interfaces below it.
+    pub below: Vec<String>,
+    /// What attaching would come to.
+    pub attach: Result<Attach, Refusal>,
+    /// What stands in the way of native XDP.
+    pub native: Vec<preflight::Finding>,
+    /// Whether the driver counts for each queue, as all drivers that do.
+    pub counts_queues: bool,
+    /// The type of its group of devices, if an IOMMU has it.
+    pub iommu: Option<String>,
+}
+
+/// What attaching would come to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attach {
+    /// The XDP mode.
+    pub mode: XdpMode,
+    /// The build of the XDP program.
+    pub build: &'static str,
+    /// The settings that would be changed for it, and what to.
+    pub settings: Vec<String>,
+    /// Whether something of nicctl is attached already.
+    pub again: bool,
+}
+
+impl Interface {
+    /// Reads them, in the current network namespace.
+    ///
+    /// # Errors
+    ///
+    /// The interface is gone.
+    pub fn read(nic: Nic, journals: &Journals) -> Result<Self> {
+        let survey = settings::survey(nic.link.clone())?;
+        let resolved = resolve::resolve(&nic.link, &nic::links()?);
+        let counters = Netdev::open().and_then(|mut netdev| netdev.queue_counters(nic.ifindex()));
+        let group = Sysfs::of(&nic.link).ok().and_then(|sysfs| {
+            let mut devices = sysfs.devices().into_iter();
+            devices.find_map(|device| fs::read_to_string(device.join("iommu_group/type")).ok())
+        });
+        Ok(Self {
+            survey,
+            below: resolved.map_or_else(
+                |_| Vec::new(),
+                |resolved| resolved.steps.iter().map(ToString::to_string).collect(),
+            ),
+            attach: attach(nic.clone(), journals).map_err(Refusal::from),
+            native: preflight::xdp_findings(&nic, XdpMode::Native),
+            counts_queues: counters.is_ok_and(|counters| !counters.is_empty()),
+            iommu: group.map(|kind| kind.trim_end().to_owned()),
+            nic,
+        })
+    }
+
+    /// What stands in nicctl's way there.
+    pub fn examine(&self) -> Vec<Finding> {
+        examine(CHECKS, self)
+    }
+}
+
+fn attach(nic: Nic, journals: &Journals) -> Result<Attach> {
+    let options = Options {
+        mode: ModeWanted::Auto,
+        policy: &|policy: CopyPolicy| policy,
+        pull: None,
+        log: None,
+        clsact: false,
+    };
+    let planned = transaction::plan(nic, None, &options, journals)?;
+    let changes = planned.settings.changes();
+    Ok(Attach {
+        mode: planned.programs.mode,
+        build: planned.programs.build.name(),
+        settings: changes.map(|change| format!("{} {}", change.key, change.to)).collect(),
+        again: planned.programs.upgraded,
+    })
+}
+
+const CHECKS: &[Check<Interface>] = &[
+    Check { name: "driver", look: driver },
+    Check { name: "link", look: link },
+    Check { name: "stacked", look: stacked },
+    Check { name: "attach", look: attaching },
+    Check { name: "native-xdp", look: native_xdp },
+    Check { name: "frags", look: frags },
+    Check { name: "zero-copy", look: zero_copy },
+    Check { name: "qstats", look: qstats },
+    Check { name: "iommu", look: iommu },
+    Check { name: "interrupts", look: interrupts },
+    Check { name: "big-tcp", look: big_tcp },
+    Check { name: "udp-gso", look: udp_gso },
+    Check { name: "settings", look: unread_settings },
+];
+
+fn driver(interface: &Interface) -> Vec<Found> {
+    let Some(driver) = &interface.nic.driver else {
+        return vec![Found::note("the driver does not say what it is")];
+    };
+    let part = |label: &str, text: &str| match text {
+        "" | "N/A" => String::new(),
+        text => format!(", {label} {text}"),
+    };
+    vec![Found::ok(format!(
+        "{} {}{}{}",
+        driver.driver,
+        driver.version,
+        part("firmware", &driver.firmware_version),
+        part("at", &driver.bus_info)
+    ))]
+}
+
+fn link(interface: &Interface) -> Vec<Found> {
+    let link = &interface.nic.link;
+    vec![match (link.up, link.running) {
+        (true, true) => Found::ok("up"),
+        (true, false) => Found::warning("up, without a carrier")
+            .blocks("traffic")
+            .fix("look at the cable, and at the other end"),
+        (false, _) => Found::note("down")
+            .blocks("traffic; some drivers refuse settings")
+            .fix(format!("ip link set dev {} up", link.name)),
+    }]
+}
+
+fn stacked(interface: &Interface) -> Vec<Found> {
+    let note = |step: &String| Found::note(step).blocks("attaching to itself");
+    interface.below.iter().map(note).collect()
+}
+
+fn attaching(interface: &Interface) -> Vec<Found> {
+    let attach = match &interface.attach {
+        Ok(attach) => attach,
+        Err(refusal) => return vec![refusal.found(Status::Problem).blocks("attach")],
+    };
+    let Attach { mode, build, settings, again } = attach;
+    let verb = if *again { "is attached" } else { "would be attached" };
+    let mut what = format!("{verb} in {} mode, with the {build} build", mode.name());
+    if !settings.is_empty() {
+        what = format!("{what}; first it sets {}", settings.join(", "));
+    }
+    vec![Found::ok(what)]
+}
+
+fn native_xdp(interface: &Interface) -> Vec<Found> {
+    if interface.native.is_empty() {
+        return vec![Found::ok("nothing is in the way of it")];
+    }
+    let found = interface.native.iter().map(|finding| {
+        let preflight::Finding { blocks, what, fix, remedy } = finding;
+        match (blocks, remedy.is_empty()) {
+            (true, true) => Found::warning(what).blocks("native XDP").fix(fix),
+            (true, false) => Found::note(what).fix("attach does it, and detach undoes it"),
+            (false, _) => Found::note(what).fix(fix),
+        }
+    });
+    found.collect()
+}
+
+fn frags(interface: &Interface) -> Vec<Found> {
+    if interface.nic.xdp_features.is_some_and(|features| !features.native()) {
+        return Vec::new();
+    }
+    vec![match preflight::takes_frags(&interface.nic, XdpMode::Native) {
+        true => Found::ok("native programs may read several buffers"),
+        false => Found::note("native programs read single buffers")
+            .blocks("large MTUs and split headers with native XDP"),
+    }]
+}
+
+fn zero_copy(interface: &Interface) -> Vec<Found> {
+    let Some(features) = interface.nic.xdp_features else { return Vec::new() };
+    vec![match features.zero_copy() {
+        true => Found::ok("AF_XDP sockets can have its buffers"),
+        false => Found::note("AF_XDP sockets get copies").blocks("zero copy"),
+    }]
+}
+
+fn qstats(interface: &Interface) -> Vec<Found> {
+    vec![match interface.counts_queues {
+        true => Found::ok("the driver counts for each queue"),
+        false => Found::note("the driver has no counters of queues that all drivers name alike")
+            .blocks("to compare nicctl's counters with the driver's without knowing the driver"),
+    }]
+}
+
+fn iommu(interface: &Interface) -> Vec<Found> {
+    match interface.iommu.as_deref() {
+        None => Vec::new(),
+        Some(machine::STRICT) => vec![machine::strict_iommu("strict for this device".to_owned())],
+        Some(machine::LAZY) => vec![Found::ok("lazy")],
+        Some(machine::PASSTHROUGH) => vec![Found::ok("passthrough")],
+        Some(other) => vec![Found::ok(other)],
+    }
+}
+
+/// Several queues are of no use on one CPU.
+fn interrupts(interface: &Interface) -> Vec<Found> {
+    let mut cpus: Vec<(u32, &str)> = interface
+        .survey
+        .queues
+        .iter()
+        .filter_map(|queue| queue.interrupt.as_ref())
+        .map(|interrupt| (interrupt.number, interrupt.cpus()))
+        .collect();
+    cpus.sort_unstable();
+    cpus.dedup();
+    let Some(&(number, first)) = cpus.first() else { return Vec::new() };
+    let is_one = !first.is_empty() && !first.contains(['-', ',']);
+    if cpus.len() < 2 || !is_one || cpus.iter().any(|(_, served)| *served != first) {
+        return vec![Found::ok("queues are served by more than one CPU, or there is one queue")];
+    }
+    let name = interface.nic.name();
+    vec![
+        Found::warning(format!("CPU {first} serves all {} interrupts of queues", cpus.len()))
+            .blocks("the use of more than one CPU")
+            .fix(format!("nicctl set {name} irq.{number}=CPU, and so on")),
+    ]
+}
+
+/// `GSO_LEGACY_MAX_SIZE`.
+const LEGACY_MAX_SIZE: u32 = 65536;
+
+fn big_tcp(interface: &Interface) -> Vec<Found> {
+    let Some(max) = interface.nic.link.tso_max_size else { return Vec::new() };
+    vec![match max > LEGACY_MAX_SIZE {
+        true => Found::ok(format!("the device cuts packets of up to {max} bytes")),
+        false => Found::note(format!("the device cuts packets of up to {max} bytes"))
+            .blocks("BIG TCP on the way out"),
+    }]
+}
+
+/// Without checksums in the device, sendmsg with UDP_SEGMENT ends in EIO (net/ipv4/udp.c
+/// udp_send_skb).
+fn udp_gso(interface: &Interface) -> Vec<Found> {
+    let is_on = |name: &str| interface.nic.features.get(name).is_some_and(|f| f.active);
+    let name = interface.nic.name();
+    let checksums = ["tx-checksum-ip-generic", "tx-checksum-ipv4", "tx-checksum-ipv6"];
+    vec![match (checksums.into_iter().any(is_on), is_on("tx-udp-segmentation")) {
+        (false, _) => Found::warning("the device does not sum up what is sent")
+            .blocks("UDP_SEGMENT of sockets (QUIC), which ends in EIO; TSO")
+            .fix(format!("nicctl set {name} feature.tx=on, if the device can")),
+        (true, false) => Found::note("tx-udp-segmentation is off: the kernel cuts datagrams")
+            .fix(format!("nicctl attach {name} --profile udp-gso, if the device can")),
+        (true, true) => Found::ok("the device cuts datagrams"),
+    }]
+}
+
+fn unread_settings(interface: &Interface) -> Vec<Found> {
+    let note = |note: &String| Found::note(note).blocks("to show and set these");
+    interface.survey.notes.iter().map(note).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        netlink::{
+            ethtool::features::Feature,
+            ethtool_ioctl::DriverInfo,
+            netdev::queue::{Direction, QueueId},
+        },
+        nic::{interrupts::Interrupt, topology::QueuePath},
+    };
+
+    fn on() -> Feature {
+        Feature { active: true, wanted: true, changeable: true, never_changes: false }
+    }
+
+    fn healthy() -> Interface {
+        let mut nic = Nic {
+            driver: Some(DriverInfo { driver: "ice".to_owned(), ..DriverInfo::default() }),
+            ..Nic::default()
+        };
+        (nic.link.name, nic.link.up, nic.link.running) = ("eth0".to_owned(), true, true);
+        for name in ["tx-checksum-ip-generic", "tx-udp-segmentation"] {
+            nic.features.insert(name.to_owned(), on());
+        }
+        Interface {
+            nic,
+            survey: Survey::default(),
+            below: Vec::new(),
+            attach: Ok(Attach {
+                mode: XdpMode::Native,
+                build: "single-buffer",
+                settings: Vec::new(),
+                again: false,
+            }),
+            native: Vec::new(),
+            counts_queues: true,
+            iommu: None,
+        }
+    }
+
+    fn queue(number: u32, cpu: &str) -> QueuePath {
+        QueuePath {
+            queue: QueueId { direction: Direction::Rx, number },
+            napi: None,
+            thread: None,
+            interrupt: Some(Interrupt {
+                number: 40 + number,
+                affinity: cpu.to_owned(),
+                ..Interrupt::default()
+            }),
+            nodes: Vec::new(),
+            af_xdp: false,
+        }
+    }
+
+    /// The one finding that is not ok.
+    fn finding(change: impl FnOnce(&mut Interface)) -> (&'static str, Status) {
+        let mut interface = healthy();
+        change(&mut interface);
+        let findings = interface.examine();
+        let bad: Vec<_> = findings.iter().filter(|f| f.status != Status::Ok).collect();
+        let [Finding { check, status, .. }] = bad[..] else { panic!("{bad:?}") };
+        (check, *status)
+    }
+
+    #[test]
+    fn a_healthy_interface_has_nothing_to_tell() {
+        let findings = healthy().examine();
+        assert!(findings.iter().all(|finding| finding.status == Status::Ok), "{findings:?}");
+    }
+
+    #[test]
+    fn every_fact_is_judged_by_its_row() {
+        assert_eq!(finding(|i| i.nic.driver = None).0, "driver");
+        assert_eq!(finding(|i| i.nic.link.running = false), ("link", Status::Warning));
+        assert_eq!(finding(|i| i.nic.link.up = false), ("link", Status::Note));
+        assert_eq!(finding(|i| i.below = vec!["a bond".into()]), ("stacked", Status::Note));
+        let refused = finding(|i| i.attach = Err(Refusal::default()));
+        assert_eq!(refused, ("attach", Status::Problem));
+        assert_eq!(finding(|i| i.counts_queues = false), ("qstats", Status::Note));
+        assert_eq!(finding(|i| i.iommu = Some("DMA".into())), ("iommu", Status::Note));
+        assert_eq!(finding(|i| i.nic.link.tso_max_size = Some(65536)), ("big-tcp", Status::Note));
+        assert_eq!(finding(|i| i.nic.features.clear()), ("udp-gso", Status::Warning));
+        let no_segmentation = finding(|i| {
+            i.nic.features.remove("tx-udp-segmentation");
+        });
+        assert_eq!(no_segmentation, ("udp-gso", Status::Note));
+        assert_eq!(finding(|i| i.survey.notes.push("rss: EBUSY".into())).0, "settings");
+    }
+
+    #[test]
+    fn what_attach_does_by_itself_is_only_told() {
+        let of = |blocks, remedy: bool| {
+            finding(|interface| {
+                let remedy = if remedy {
+                    vec![("feature.rx-lro".parse().unwrap(), false.into())]
+                } else {
+                    Vec::new()
+                };
+                let (what, fix) = ("what".to_owned(), "fix".to_owned());
+                interface.native.push(preflight::Finding { blocks, what, fix, remedy });
+            })
+        };
+        assert_eq!(of(true, false), ("native-xdp", Status::Warning));
+        assert_eq!(of(true, true), ("native-xdp", Status::Note));
+        assert_eq!(of(false, false), ("native-xdp", Status::Note));
+    }
+
+    #[test]
+    fn queues_that_share_one_cpu_are_told() {
+        let with = |cpus: &[&str]| {
+            let mut interface = healthy();
+            let queues = cpus.iter().enumerate();
+            interface.survey.queues = queues.map(|(n, cpu)| queue(n as u32, cpu)).collect();
+            interrupts(&interface).pop().map(|found| found.status)
+        };
+        assert_eq!(with(&["3", "3"]), Some(Status::Warning));
+        assert_eq!(with(&["3", "4"]), Some(Status::Ok));
+        assert_eq!(with(&["0-3", "0-3"]), Some(Status::Ok));
+        assert_eq!(with(&["3"]), Some(Status::Ok));
+        assert_eq!(with(&[]), None);
+    }
+}

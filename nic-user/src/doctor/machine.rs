@@ -1,0 +1,410 @@
+//! The machine: its kernel, and what this process may do with it.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::fd::{FromRawFd, OwnedFd},
+    path::Path,
+};
+
+use super::{Check, Finding, Found, Refusal, Status, examine};
+use crate::{
+    netlink::netdev::Netdev,
+    nic::{drivers::KernelVersion, interrupts, sysfs},
+    offload,
+};
+
+/// What is known about the machine.
+#[derive(Clone, Debug, Default)]
+pub struct Machine {
+    /// The kernel's release, as `uname -r` prints it.
+    pub release: String,
+    /// Whether the kernel tells the types of its own.
+    pub btf: bool,
+    /// `net.core.bpf_jit_enable`; `None` outside of the first network namespace, which alone has it.
+    pub jit: Option<u32>,
+    /// `net.core.bpf_jit_harden`.
+    pub jit_harden: Option<u32>,
+    /// Whether there is a bpffs; why that can not be told.
+    pub bpffs: Option<Result<bool, Refusal>>,
+    /// What this process lacks to load programs.
+    pub privileges: Option<Refusal>,
+    /// The mode of lockdown, if the kernel has it.
+    pub lockdown: Option<String>,
+    /// The programs that were loaded for a trial, and why the kernel refused one.
+    pub programs: Vec<(&'static str, Result<(), String>)>,
+    /// Whether the kernel has TCX; `None` if this process may not ask.
+    pub tcx: Option<bool>,
+    /// Why there are no AF_XDP sockets.
+    pub af_xdp: Option<Result<(), String>>,
+    /// Whether the kernel has the netdev family.
+    pub netdev: bool,
+    /// How many groups of devices the IOMMU has of each type (`/sys/kernel/iommu_groups/*/type`).
+    pub iommu: BTreeMap<String, usize>,
+    /// The process id of irqbalance.
+    pub irqbalance: Option<u32>,
+}
+
+impl Machine {
+    /// Reads them.
+    pub fn read() -> Self {
+        let text = |path: &str| fs::read_to_string(path).map(|text| text.trim_end().to_owned());
+        let number = |path: &str| text(path).ok()?.parse().ok();
+        let privileges = offload::check_privileges("load programs").err().map(Refusal::from);
+        let programs = if privileges.is_none() { offload::trial() } else { Vec::new() };
+        Self {
+            release: text("/proc/sys/kernel/osrelease").unwrap_or_default(),
+            btf: Path::new("/sys/kernel/btf/vmlinux").exists(),
+            jit: number("/proc/sys/net/core/bpf_jit_enable"),
+            jit_harden: number("/proc/sys/net/core/bpf_jit_harden"),
+            bpffs: Some(match offload::existing_root() {
+                Ok(root) => Ok(root.is_some()),
+                Err(error) => Err(error.into()),
+            }),
+            tcx: if privileges.is_none() { offload::has_tcx() } else { None },
+            privileges,
+            lockdown: text("/sys/kernel/security/lockdown").ok().and_then(|modes| chosen(&modes)),
+            programs,
+            af_xdp: Some(af_xdp()),
+            netdev: Netdev::open().is_ok(),
+            iommu: iommu_types(Path::new("/sys/kernel/iommu_groups")),
+            irqbalance: interrupts::irqbalance(),
+        }
+    }
+
+    /// What stands in nicctl's way.
+    pub fn examine(&self) -> Vec<Finding> {
+        examine(CHECKS, self)
+    }
+}
+
+/// The word in brackets: `none [integrity] confidentiality`.
+fn chosen(modes: &str) -> Option<String> {
+    let (_, rest) = modes.split_once('[')?;
+    rest.split_once(']').map(|(mode, _)| mode.to_owned())
+}
+
+/// Opens an AF_XDP socket, and closes it.
+fn af_xdp() -> Result<(), String> {
+    // SAFETY: socket(2) reads no memory of ours.
+    let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+    if fd < 0 {
+        return Err(std::io::Error::last_os_error().to_string());
+    }
+    // SAFETY: the descriptor was just opened and belongs to nobody else.
+    drop(unsafe { OwnedFd::from_raw_fd(fd) });
+    Ok(())
+}
+
+fn iommu_types(groups: &Path) -> BTreeMap<String, usize> {
+    let mut types = BTreeMap::new();
+    for group in sysfs::names(groups) {
+        if let Ok(kind) = fs::read_to_string(groups.join(group).join("type")) {
+            *types.entry(kind.trim_end().to_owned()).or_default() += 1;
+        }
+    }
+    types
+}
+
+/// What came into the kernel when, of what nicctl uses and does without.
+const SINCE: &[(KernelVersion, &str)] = &[
+    (KernelVersion(6, 3), "drivers that say what they can do with XDP; BIG TCP for IPv4"),
+    (KernelVersion(6, 6), "TCX"),
+    (KernelVersion(6, 8), "lists of queues, NAPIs and page pools"),
+    (KernelVersion(6, 9), "statistics of queues that are the same for all drivers"),
+    (KernelVersion(6, 13), "settings of single NAPIs, irq-suspend-timeout"),
+    (KernelVersion(6, 14), "hds-thresh"),
+];
+
+/// The oldest kernel that nicctl is tested with.
+const OLDEST: KernelVersion = KernelVersion(6, 1);
+
+const CHECKS: &[Check<Machine>] = &[
+    Check { name: "kernel", look: kernel },
+    Check { name: "privileges", look: privileges },
+    Check { name: "programs", look: programs },
+    Check { name: "btf", look: btf },
+    Check { name: "jit", look: jit },
+    Check { name: "lockdown", look: lockdown },
+    Check { name: "bpffs", look: bpffs },
+    Check { name: "tcx", look: tcx },
+    Check { name: "af-xdp", look: af_xdp_sockets },
+    Check { name: "netdev", look: netdev },
+    Check { name: "iommu", look: iommu },
+    Check { name: "irqbalance", look: irqbalance },
+];
+
+fn kernel(machine: &Machine) -> Vec<Found> {
+    let release = &machine.release;
+    let Ok(version) = release.parse::<KernelVersion>() else {
+        return vec![Found::note(format!("{release:?} is no release that is known"))];
+    };
+    let newer = SINCE.iter().filter(|(since, _)| version < *since);
+    let lacks: Vec<String> = newer.map(|(since, what)| format!("{what} ({since})")).collect();
+    vec![match (version < OLDEST, lacks.is_empty()) {
+        (true, _) => Found::warning(format!("Linux {release}"))
+            .blocks(format!("nicctl is tested with {OLDEST} and later"))
+            .fix("a newer kernel"),
+        (false, true) => Found::ok(format!("Linux {release}")),
+        (false, false) => Found::note(format!("Linux {release}"))
+            .blocks(lacks.join("; "))
+            .fix("a newer kernel, if that is needed"),
+    }]
+}
+
+fn privileges(machine: &Machine) -> Vec<Found> {
+    vec![match &machine.privileges {
+        None => Found::ok("programs may be loaded and attached"),
+        Some(refusal) => refusal.found(Status::Problem).blocks("attach"),
+    }]
+}
+
+/// All that the kernel needs for them is shown by loading them.
+fn programs(machine: &Machine) -> Vec<Found> {
+    let failed = machine.programs.iter().filter_map(|(name, loaded)| {
+        let error = loaded.as_ref().err()?;
+        Some(match *name {
+            // Only for what does not fit into one buffer.
+            "nic_rx_frags" => Found::warning(format!("{name}: {error}"))
+                .blocks("large MTUs and split headers with XDP")
+                .fix("Linux 5.18 or later"),
+            _ => Found::problem(format!("{name}: {error}"))
+                .blocks("attach")
+                .fix("see what the kernel says about BPF: `bpftool feature probe`"),
+        })
+    });
+    let failed: Vec<Found> = failed.collect();
+    match (machine.programs.len(), failed.is_empty()) {
+        (0, _) => vec![Found::note("not tried, for lack of privileges")],
+        (loaded, true) => vec![Found::ok(format!("the kernel takes all {loaded}, frags included"))],
+        (_, false) => failed,
+    }
+}
+
+fn btf(machine: &Machine) -> Vec<Found> {
+    vec![match machine.btf {
+        true => Found::ok("the kernel tells its types"),
+        false => Found::note("/sys/kernel/btf/vmlinux does not exist")
+            .blocks("nothing of nicctl; tools that trace the kernel")
+            .fix("a kernel with CONFIG_DEBUG_INFO_BTF"),
+    }]
+}
+
+fn jit(machine: &Machine) -> Vec<Found> {
+    let enabled = match machine.jit {
+        Some(0) => Found::warning("programs are interpreted")
+            .blocks("speed: every frame takes several times longer")
+            .fix("sysctl net.core.bpf_jit_enable=1"),
+        Some(_) => Found::ok("programs are compiled"),
+        None => Found::note("net.core.bpf_jit_enable is not to be seen")
+            .fix("run it in the first network namespace, which has it"),
+    };
+    let hardened = (machine.jit_harden == Some(2)).then(|| {
+        Found::note("constants are blinded in programs of root, too")
+            .blocks("speed, a little")
+            .fix("sysctl net.core.bpf_jit_harden=1, if nobody needs it")
+    });
+    std::iter::once(enabled).chain(hardened).collect()
+}
+
+fn lockdown(machine: &Machine) -> Vec<Found> {
+    vec![match machine.lockdown.as_deref() {
+        None | Some("none") => Found::ok("not locked down"),
+        Some("confidentiality") => Found::note("lockdown=confidentiality")
+            .blocks("programs that read kernel memory, which nicctl's do not")
+            .fix("boot with lockdown=integrity, if others need it"),
+        Some(mode) => Found::ok(format!("lockdown={mode}, which has nothing against programs")),
+    }]
+}
+
+fn bpffs(machine: &Machine) -> Vec<Found> {
+    match &machine.bpffs {
+        Some(Ok(true)) => vec![Found::ok("mounted")],
+        Some(Ok(false)) => vec![
+            Found::note("not mounted: attach mounts it")
+                .fix("mount -t bpf bpf /sys/fs/bpf, to have it where you want it"),
+        ],
+        Some(Err(refusal)) => vec![refusal.found(Status::Warning).blocks("what is attached")],
+        None => Vec::new(),
+    }
+}
+
+fn tcx(machine: &Machine) -> Vec<Found> {
+    match machine.tcx {
+        Some(true) => vec![Found::ok("TC programs are links")],
+        Some(false) => vec![
+            Found::note("the kernel has no TCX: TC programs become filters of a clsact qdisc")
+                .blocks("that they outlive another's `tc qdisc del`")
+                .fix("Linux 6.6 or later"),
+        ],
+        None => Vec::new(),
+    }
+}
+
+fn af_xdp_sockets(machine: &Machine) -> Vec<Found> {
+    match &machine.af_xdp {
+        Some(Ok(())) => vec![Found::ok("sockets can be opened")],
+        Some(Err(error)) => vec![
+            Found::warning(format!("no socket: {error}"))
+                .blocks("whatever takes frames from the NIC through AF_XDP")
+                .fix("root or CAP_NET_RAW, and a kernel with CONFIG_XDP_SOCKETS"),
+        ],
+        None => Vec::new(),
+    }
+}
+
+fn netdev(machine: &Machine) -> Vec<Found> {
+    vec![match machine.netdev {
+        true => Found::ok("drivers say what they can do with XDP"),
+        false => Found::note("the kernel has no netdev family")
+            .blocks("to know beforehand what drivers can do with XDP: a table is used instead")
+            .fix("Linux 6.3 or later"),
+    }]
+}
+
+/// What the types of `include/linux/iommu.h` are called in sysfs (drivers/iommu/iommu.c
+/// iommu_group_show_type).
+pub(super) const STRICT: &str = "DMA";
+pub(super) const LAZY: &str = "DMA-FQ";
+pub(super) const PASSTHROUGH: &str = "identity";
+
+fn iommu(machine: &Machine) -> Vec<Found> {
+    let amount = |kind: &str| machine.iommu.get(kind).copied().unwrap_or_default();
+    let all: usize = machine.iommu.values().sum();
+    vec![match (all, amount(STRICT)) {
+        (0, _) => Found::ok("none is in use: devices reach memory directly"),
+        (_, 0) if amount(PASSTHROUGH) == all => Found::ok("passthrough"),
+        (_, 0) => Found::ok(format!("lazy for {} of {all} groups of devices", amount(LAZY))),
+        (_, strict) => strict_iommu(format!("strict for {strict} of {all} groups of devices")),
+    }]
+}
+
+pub(super) fn strict_iommu(what: String) -> Found {
+    Found::note(what)
+        .blocks("speed, where a driver maps each packet: a flush of the IOTLB for each")
+        .fix("boot with iommu.strict=0, or iommu.passthrough=1 if all devices are trusted")
+}
+
+fn irqbalance(machine: &Machine) -> Vec<Found> {
+    vec![match machine.irqbalance {
+        None => Found::ok("does not run"),
+        Some(pid) => Found::note(format!("runs (process {pid})"))
+            .blocks("that interrupts stay where `irq.N` puts them")
+            .fix("stop it, or ban the interrupts: irqbalance --banirq=N"),
+    }]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn healthy() -> Machine {
+        Machine {
+            release: "6.18.1".to_owned(),
+            btf: true,
+            jit: Some(1),
+            jit_harden: Some(0),
+            bpffs: Some(Ok(true)),
+            programs: vec![("nic_rx", Ok(())), ("nic_rx_frags", Ok(()))],
+            tcx: Some(true),
+            af_xdp: Some(Ok(())),
+            netdev: true,
+            ..Machine::default()
+        }
+    }
+
+    /// The one finding that is not ok.
+    fn finding(change: impl FnOnce(&mut Machine)) -> (&'static str, Status, String) {
+        let mut machine = healthy();
+        change(&mut machine);
+        let findings = machine.examine();
+        let mut bad = findings.into_iter().filter(|finding| finding.status != Status::Ok);
+        let Finding { check, status, found, fix, .. } = bad.next().unwrap();
+        assert_eq!(bad.next(), None);
+        assert!(fix.is_some(), "{check}");
+        (check, status, found)
+    }
+
+    #[test]
+    fn a_healthy_machine_has_nothing_to_tell() {
+        let findings = healthy().examine();
+        assert!(findings.iter().all(|finding| finding.status == Status::Ok), "{findings:?}");
+        assert_eq!(findings.len(), CHECKS.len());
+    }
+
+    #[test]
+    fn every_fact_is_judged_by_its_row() {
+        let refusal = || Refusal { what: "no".into(), fix: Some("yes".into()) };
+        let of = |change: fn(&mut Machine)| {
+            let (check, status, _) = finding(change);
+            (check, status)
+        };
+        assert_eq!(of(|m| m.release = "6.1.0-18-amd64".into()), ("kernel", Status::Note));
+        assert_eq!(of(|m| m.release = "5.15.0".into()), ("kernel", Status::Warning));
+        assert_eq!(
+            finding(|m| m.privileges = Some(refusal())),
+            ("privileges", Status::Problem, "no".into())
+        );
+        assert_eq!(of(|m| m.programs[0].1 = Err("E2BIG".into())), ("programs", Status::Problem));
+        assert_eq!(of(|m| m.programs[1].1 = Err("EINVAL".into())), ("programs", Status::Warning));
+        assert_eq!(of(|m| m.btf = false), ("btf", Status::Note));
+        assert_eq!(of(|m| m.jit = Some(0)), ("jit", Status::Warning));
+        assert_eq!(of(|m| m.jit = None), ("jit", Status::Note));
+        assert_eq!(of(|m| m.jit_harden = Some(2)), ("jit", Status::Note));
+        assert_eq!(of(|m| m.lockdown = Some("confidentiality".into())), ("lockdown", Status::Note));
+        assert_eq!(of(|m| m.bpffs = Some(Ok(false))), ("bpffs", Status::Note));
+        assert_eq!(finding(|m| m.bpffs = Some(Err(refusal()))).1, Status::Warning);
+        assert_eq!(of(|m| m.tcx = Some(false)), ("tcx", Status::Note));
+        assert_eq!(of(|m| m.af_xdp = Some(Err("EPERM".into()))), ("af-xdp", Status::Warning));
+        assert_eq!(of(|m| m.netdev = false), ("netdev", Status::Note));
+        assert_eq!(of(|m| m.irqbalance = Some(7)), ("irqbalance", Status::Note));
+    }
+
+    #[test]
+    fn a_kernel_is_told_by_what_it_lacks() {
+        let kernel = |release: &str| {
+            let machine = Machine { release: release.into(), ..healthy() };
+            machine.examine().remove(0).blocks.unwrap_or_default()
+        };
+        assert_eq!(kernel("6.14.0"), "");
+        assert_eq!(kernel("6.13.7"), "hds-thresh (6.14)");
+        assert!(kernel("6.1.0").starts_with("drivers that say what they can do with XDP"));
+    }
+
+    #[test]
+    fn the_iommu_is_strict_lazy_or_passthrough() {
+        let iommu = |types: &[(&str, usize)]| {
+            let types = types.iter().map(|&(kind, amount)| (kind.to_owned(), amount)).collect();
+            let found = super::iommu(&Machine { iommu: types, ..healthy() }).remove(0);
+            (found.status, found.what)
+        };
+        assert_eq!(iommu(&[]).0, Status::Ok);
+        assert_eq!(iommu(&[("identity", 4)]), (Status::Ok, "passthrough".into()));
+        assert_eq!(
+            iommu(&[("DMA-FQ", 3), ("identity", 1)]),
+            (Status::Ok, "lazy for 3 of 4 groups of devices".into())
+        );
+        assert_eq!(
+            iommu(&[("DMA", 1), ("DMA-FQ", 3)]),
+            (Status::Note, "strict for 1 of 4 groups of devices".into())
+        );
+    }
+
+    #[test]
+    fn types_of_groups_are_counted() {
+        let root = tempfile::tempdir().unwrap();
+        for (group, kind) in [("0", "DMA\n"), ("1", "DMA\n"), ("2", "identity\n")] {
+            fs::create_dir(root.path().join(group)).unwrap();
+            fs::write(root.path().join(group).join("type"), kind).unwrap();
+        }
+        let types = iommu_types(root.path());
+        assert_eq!(types, [("DMA".to_owned(), 2), ("identity".to_owned(), 1)].into());
+        assert!(iommu_types(&root.path().join("none")).is_empty());
+    }
+
+    #[test]
+    fn the_mode_of_lockdown_is_in_brackets() {
+        assert_eq!(chosen("none [integrity] confidentiality").as_deref(), Some("integrity"));
+        assert_eq!(chosen("none"), None);
+    }
+}
