@@ -374,7 +374,7 @@ fn note_obtained(journal: &mut Journal, change: &Change, outcome: &Outcome) {
 fn outcome(change: &Change, current: &Settings) -> Outcome {
     let Some(setting) = current.get(&change.key) else { return Outcome::Gone };
     let got = &setting.value;
-    if plan::same(&change.key, got, &change.to) {
+    if plan::is_now(&change.key, setting, &change.to) {
         return Outcome::AsAsked;
     }
     if plan::same(&change.key, got, &change.from) {

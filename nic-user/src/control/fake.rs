@@ -2,7 +2,10 @@
 
 use std::{any::Any, collections::BTreeMap};
 
-use super::device::{Device, Identity};
+use super::{
+    device::{Device, Identity},
+    plan,
+};
 use crate::{
     error::{Error, Result},
     netlink,
@@ -53,6 +56,8 @@ pub(crate) struct Fake {
     pub(crate) read_faults: BTreeMap<usize, Fault>,
     pub(crate) writes: Vec<(Group, Vec<(String, Value)>)>,
     pub(crate) reads: usize,
+    /// Whether a user has set the table of flows (`IFF_RXFH_CONFIGURED`).
+    pub(crate) table_is_set: bool,
     /// Indices of other interfaces of its network namespace.
     pub(crate) others: Vec<u32>,
     gone: bool,
@@ -80,6 +85,7 @@ impl Fake {
             read_faults: BTreeMap::new(),
             writes: Vec::new(),
             reads: 0,
+            table_is_set: false,
             others: Vec::new(),
             gone: false,
         }
@@ -95,7 +101,10 @@ impl Fake {
         Self::new(&[
             ("private-flag.legacy-rx", Setting::new(false)),
             ("channels.combined", number(4, 1, 8)),
-            ("rss.indirection", Setting::new("equal 4")),
+            (
+                "rss.indirection",
+                Setting { default: Some("equal 4".into()), ..Setting::new("equal 4") },
+            ),
             ("ring.rx", number(256, 64, 4096)),
             ("ring.tx", number(256, 64, 4096)),
             ("ring.tcp-data-split", Setting::new(false)),
@@ -179,16 +188,39 @@ impl Fake {
             _ => None,
         });
         match (used, combined) {
-            (Some(used), Value::Number(count)) if used > *count => Err(netlink::Error::new(
-                libc::EINVAL,
-                "requested channel counts are too low for existing indirection table settings",
-            )),
+            (Some(used), Value::Number(count)) if self.table_is_set && used > *count => {
+                Err(netlink::Error::new(
+                    libc::EINVAL,
+                    "requested channel counts are too low for existing indirection table settings",
+                ))
+            }
             _ => Ok(()),
+        }
+    }
+
+    /// The driver spreads flows over its queues anew, unless a user has chosen how.
+    fn spread(&mut self, key: &Key, value: &Value) {
+        let table = Key::new(Group::Rss, "indirection");
+        let default = match (key.group, key.name.as_str(), value) {
+            (Group::Channels, "combined", queues) => Value::Text(format!("equal {queues}")),
+            (Group::Rss, "indirection", _) => {
+                self.table_is_set = !plan::is_default(value);
+                let of_now = self.settings.get(&table).and_then(|table| table.default.clone());
+                of_now.unwrap_or_else(|| value.clone())
+            }
+            _ => return,
+        };
+        if let Some(setting) = self.settings.get_mut(&table) {
+            if !self.table_is_set {
+                setting.value = default.clone();
+            }
+            setting.default = Some(default);
         }
     }
 
     /// What real ones change besides.
     fn disturb(&mut self, key: &Key, value: &Value) {
+        self.spread(key, value);
         let mut set = |group, name: &str, value: Value| {
             if let Some(setting) = self.settings.get_mut(&Key::new(group, name)) {
                 setting.value = value;

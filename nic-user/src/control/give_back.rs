@@ -69,11 +69,13 @@ pub fn give_back(device: &mut dyn Device, originals: &BTreeMap<Key, Value>) -> G
                 for change in &differing {
                     run.first.entry(change.key.clone()).or_insert_with(|| change.clone());
                 }
-                let refused = if round == 0 { run.wishes(current) } else { Vec::new() };
-                if differing.is_empty() && refused.is_empty() || round == ROUNDS {
+                let mut wishes = run.wishes(current);
+                // Once is enough, if it was not refused.
+                wishes.retain(|wish| round == 0 || run.errors.contains_key(&wish.key));
+                if differing.is_empty() && wishes.is_empty() || round == ROUNDS {
                     break;
                 }
-                run.write([differing, refused].concat(), round);
+                run.write([differing, wishes].concat(), round);
             }
             Err(error) if error.kind() == Kind::NotFound => break,
             // It may be readable again: that is tried like everything else.
@@ -88,8 +90,8 @@ pub(super) fn differing(originals: &BTreeMap<Key, Value>, current: &Settings) ->
     originals
         .iter()
         .filter_map(|(key, was)| {
-            let is = &current.get(key)?.value;
-            (!plan::same(key, is, was)).then(|| change(key, is, was))
+            let setting = current.get(key)?;
+            (!plan::is_now(key, setting, was)).then(|| change(key, &setting.value, was))
         })
         .collect()
 }
@@ -109,15 +111,17 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Features that are what they were. They are written all the same: the kernel remembers a
-    /// wish that it could not grant (`wanted_features`, net/core/dev.c), and would grant it later.
+    /// What is as it was, and is written all the same, because the kernel remembers more of it than
+    /// it tells: a wish for a feature that it could not grant (`wanted_features`, net/core/dev.c),
+    /// and would grant later; that somebody chose the table of flows, which the driver then keeps.
     fn wishes(&self, current: &Settings) -> Vec<Change> {
         let is_same = |key: &Key, was: &Value| {
-            current.get(key).is_some_and(|setting| plan::same(key, &setting.value, was))
+            current.get(key).is_some_and(|setting| plan::is_now(key, setting, was))
         };
         self.originals
             .iter()
-            .filter(|(key, was)| key.group == Group::Feature && is_same(key, was))
+            .filter(|(key, was)| key.group == Group::Feature || plan::is_default(was))
+            .filter(|(key, was)| is_same(key, was))
             .map(|(key, was)| change(key, was, was))
             .collect()
     }

@@ -174,6 +174,30 @@ pub fn same(key: &Key, one: &Value, other: &Value) -> bool {
     }
 }
 
+/// The table of flows that the driver makes by itself, and makes anew with other queues; once a user
+/// has set another, only this lets the driver do so again (`netif_is_rxfh_configured`,
+/// net/ethtool/ioctl.c).
+const DEFAULT: &str = "default";
+
+/// Whether a setting is `value` now.
+pub fn is_now(key: &Key, setting: &Setting, value: &Value) -> bool {
+    same(key, &setting.value, value)
+        || is_default(value) && setting.default.as_ref() == Some(&setting.value)
+}
+
+/// Whether it is the driver's choice.
+pub fn is_default(value: &Value) -> bool {
+    matches!(value, Value::Text(text) if text == DEFAULT)
+}
+
+/// What brings back what a setting is now.
+fn original(setting: &Setting) -> Value {
+    match (&setting.value, &setting.default) {
+        (Value::Text(_), Some(default)) if *default == setting.value => DEFAULT.into(),
+        (value, _) => value.clone(),
+    }
+}
+
 /// A CPU mask without commas and leading zeros: groups of 32 bits after the first may be short.
 fn mask(text: &str) -> String {
     let digits: String =
@@ -316,7 +340,7 @@ impl<'a> Planner<'a> {
 
     fn change(&mut self, key: &Key, to: &Value, asked: Option<String>, best_effort: bool) {
         let Some(setting) = self.current.get(key) else { return };
-        if same(key, &setting.value, to) {
+        if is_now(key, setting, to) {
             return;
         }
         if let Some(Obtained { asked: before, got }) = self.context.obtained.get(key)
@@ -470,7 +494,7 @@ impl<'a> Planner<'a> {
 
     /// What keeps a setting from becoming `to`, apart from the value itself.
     fn obstacle(&self, key: &Key, setting: &Setting, to: &Value) -> Option<Refusal> {
-        if same(key, &setting.value, to) {
+        if is_now(key, setting, to) {
             return None;
         }
         match &setting.access {
@@ -637,20 +661,17 @@ impl<'a> Planner<'a> {
 
 /// The value as the device has it: what is text there may be written as a number or a switch.
 fn fit(key: &Key, value: &Value, setting: &Setting) -> Result<Value, Refusal> {
-    match (value, &setting.value, &setting.default) {
-        (Value::Text(text), Value::Text(_), Some(default)) if text == "default" => {
-            Ok(default.clone())
-        }
+    match (value, &setting.value) {
         // `threaded` is on, off or busy-poll.
-        (Value::Text(_), Value::Switch(_), _) if key.group == Group::Napi => Ok(value.clone()),
-        (Value::Number(_), Value::Number(_), _)
-        | (Value::Switch(_), Value::Switch(_), _)
-        | (Value::Text(_), Value::Text(_), _) => Ok(value.clone()),
-        (_, Value::Text(_), _) => Ok(Value::Text(value.to_string())),
-        (_, Value::Number(_), _) => {
+        (Value::Text(_), Value::Switch(_)) if key.group == Group::Napi => Ok(value.clone()),
+        (Value::Number(_), Value::Number(_))
+        | (Value::Switch(_), Value::Switch(_))
+        | (Value::Text(_), Value::Text(_)) => Ok(value.clone()),
+        (_, Value::Text(_)) => Ok(Value::Text(value.to_string())),
+        (_, Value::Number(_)) => {
             Err(Refusal::new(Kind::Usage, format_args!("{key} takes a number, not {value}")))
         }
-        (_, Value::Switch(_), _) => {
+        (_, Value::Switch(_)) => {
             Err(Refusal::new(Kind::Usage, format_args!("{key} takes on or off, not {value}")))
         }
     }
@@ -672,7 +693,7 @@ fn touched(changes: &BTreeMap<Key, Change>, current: &Settings) -> BTreeMap<Key,
         // What is only requested follows from others. To wish it again changes nothing, and to
         // give it back would take the wish away.
         .filter(|(key, setting)| is_touched(key, setting) && !setting.is_only_requested())
-        .map(|(key, setting)| (key.clone(), setting.value.clone()))
+        .map(|(key, setting)| (key.clone(), original(setting)))
         .collect()
 }
 

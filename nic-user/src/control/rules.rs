@@ -89,7 +89,7 @@ pub const ORDER: &[Stage] = &[
         names: Names::all(Group::Rss),
         when: When::FewerQueues,
         why: "before channels, when they get fewer: the table may not name queues that go",
-        source: "net/ethtool/channels.c ethnl_set_channels",
+        source: "net/ethtool/common.c ethtool_get_max_rxfh_channel",
     },
     stage(
         Names::all(Group::Channels),
@@ -136,12 +136,12 @@ pub const ORDER: &[Stage] = &[
     stage(
         Names::of(Group::Link, &[GSO_SIZE, GRO_SIZE, "gso-max-segs"]),
         "before the sizes for IPv4: up to 65536 they overwrite those",
-        "net/core/dev.c netif_set_gso_max_size, netif_set_gro_max_size",
+        "net/core/dev.h netif_set_gso_max_size, netif_set_gro_max_size",
     ),
     stage(
         Names::of(Group::Link, &[GSO_IPV4_SIZE, GRO_IPV4_SIZE]),
         "after the sizes that overwrite them",
-        "net/core/dev.c netif_set_gso_max_size, netif_set_gro_max_size",
+        "net/core/dev.h netif_set_gso_max_size, netif_set_gro_max_size",
     ),
     stage(
         Names::all(Group::Copybreak),
@@ -156,7 +156,7 @@ pub const ORDER: &[Stage] = &[
     stage(
         Names::of(Group::Napi, OF_ALL_NAPIS),
         "per queue: after channels; of all instances: before those of single ones",
-        "net/core/dev.c netdev_set_gro_flush_timeout, netdev_set_defer_hard_irqs",
+        "net/core/dev.h netdev_set_gro_flush_timeout, netdev_set_defer_hard_irqs (6.13)",
     ),
     stage(
         Names::all(Group::Napi),
@@ -231,17 +231,17 @@ pub const DISTURBANCES: &[Disturbance] = &[
     Disturbance {
         of: Names::of(Group::Napi, OF_ALL_NAPIS),
         disturbs: Names::but(Group::Napi, OF_ALL_NAPIS),
-        source: "net/core/dev.c netdev_set_gro_flush_timeout, netdev_set_defer_hard_irqs",
+        source: "net/core/dev.h netdev_set_gro_flush_timeout, netdev_set_defer_hard_irqs (6.13)",
     },
     Disturbance {
         of: Names::of(Group::Link, &[GSO_SIZE]),
         disturbs: Names::of(Group::Link, &[GSO_IPV4_SIZE]),
-        source: "net/core/dev.c netif_set_gso_max_size",
+        source: "net/core/dev.h netif_set_gso_max_size",
     },
     Disturbance {
         of: Names::of(Group::Link, &[GRO_SIZE]),
         disturbs: Names::of(Group::Link, &[GRO_IPV4_SIZE]),
-        source: "net/core/dev.c netif_set_gro_max_size",
+        source: "net/core/dev.h netif_set_gro_max_size",
     },
 ];
 
@@ -249,7 +249,7 @@ pub const DISTURBANCES: &[Disturbance] = &[
 const LEGACY_MAX_SIZE: u64 = 65536;
 
 /// The setting that writing `to` to `key` overwrites, although nobody named it
-/// (`netif_set_gso_max_size`, `netif_set_gro_max_size`, net/core/dev.c).
+/// (`netif_set_gso_max_size`, `netif_set_gro_max_size`, net/core/dev.h).
 pub fn overwritten_by(key: &Key, to: &Value) -> Option<Key> {
     let overwritten = match (key.group, key.name.as_str()) {
         (Group::Link, GSO_SIZE) => GSO_IPV4_SIZE,
@@ -358,6 +358,13 @@ pub const CONTRADICTIONS: &[Contradiction] = &[
     ),
     needs(&["rx-gro-hw"], &["rx-checksum"], "net/core/dev.c netdev_fix_features"),
     Contradiction {
+        these: Names::of(Group::Feature, &["rx-lro"]),
+        are: State::On,
+        with: Names::of(Group::Feature, &["rx-gro-hw"]),
+        being: State::On,
+        source: "net/core/dev.c netdev_fix_features",
+    },
+    Contradiction {
         these: Names::of(Group::Feature, MERGING),
         are: State::On,
         with: Names::of(Group::Feature, &["rx-fcs"]),
@@ -400,8 +407,10 @@ pub const WARNINGS: &[Warning] = &[
             &["tx-checksum-ip-generic", "tx-checksum-ipv4", "tx-checksum-ipv6"],
         ),
         to: State::Off,
-        what: "sockets that send with UDP_SEGMENT (QUIC) get EIO, and TSO goes off",
-        source: "net/ipv4/udp.c udp_send_skb; envoy#21200, quic-go#3911, neqo#3032, quinn#2399",
+        what: "TSO and UDP segmentation go off, and before Linux 6.11 sockets that send with \
+               UDP_SEGMENT (QUIC) get EIO",
+        source: "net/core/dev.c netdev_fix_features; net/ipv4/udp.c udp_send_skb; 10154dbded6d; \
+                 envoy#21200, quic-go#3911, neqo#3032, quinn#2399",
     },
     Warning {
         of: Names::of(Group::Feature, &["rx-gro-list"]),

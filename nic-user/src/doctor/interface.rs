@@ -255,15 +255,15 @@ fn big_tcp(interface: &Interface) -> Vec<Found> {
     }]
 }
 
-/// Without checksums in the device, sendmsg with UDP_SEGMENT ends in EIO (net/ipv4/udp.c
-/// udp_send_skb).
+/// Without checksums in the device, sendmsg with UDP_SEGMENT ended in EIO before Linux 6.11
+/// (net/ipv4/udp.c udp_send_skb, 10154dbded6d).
 fn udp_gso(interface: &Interface) -> Vec<Found> {
     let is_on = |name: &str| interface.nic.features.get(name).is_some_and(|f| f.active);
     let name = interface.nic.name();
     let checksums = ["tx-checksum-ip-generic", "tx-checksum-ipv4", "tx-checksum-ipv6"];
     vec![match (checksums.into_iter().any(is_on), is_on("tx-udp-segmentation")) {
         (false, _) => Found::warning("the device does not sum up what is sent")
-            .blocks("UDP_SEGMENT of sockets (QUIC), which ends in EIO; TSO")
+            .blocks("TSO; and before Linux 6.11 UDP_SEGMENT of sockets (QUIC), which ends in EIO")
             .fix(format!("nicctl set {name} feature.tx=on, if the device can")),
         (true, false) => Found::note("tx-udp-segmentation is off: the kernel cuts datagrams")
             .fix(format!("nicctl attach {name} --profile udp-gso, if the device can")),

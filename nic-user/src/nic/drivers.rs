@@ -110,6 +110,22 @@ pub fn facts(driver: &str) -> Option<&'static DriverFacts> {
     DRIVERS.iter().find(|facts| facts.driver == driver)
 }
 
+/// Drivers that can write descriptors to the device, in either direction
+/// (`ETHTOOL_RING_USE_TX_PUSH`, `ETHTOOL_RING_USE_RX_PUSH` in `supported_ring_params`).
+const TX_PUSH: &[&str] = &["ena", "hns3", "ionic"];
+const RX_PUSH: &[&str] = &["ionic"];
+
+/// Whether `driver` can not do what a ring setting of this name switches. The kernel says `off` of
+/// devices that can not, too, so only of drivers with a row this is known.
+pub fn lacks_push(driver: &str, setting: &str) -> bool {
+    let can = match setting {
+        "tx-push" => TX_PUSH,
+        "rx-push" => RX_PUSH,
+        _ => return false,
+    };
+    facts(driver).is_some() && !can.contains(&driver)
+}
+
 const LRO: &str = "rx-lro";
 const GRO_HW: &str = "rx-gro-hw";
 const GRO: &str = "rx-gro";
@@ -380,6 +396,13 @@ mod tests {
         assert_eq!(limit("bnxt_en"), Some(3502));
         assert_eq!(limit("vmxnet3"), Some(3494));
         assert_eq!(limit("tun"), None);
+    }
+
+    #[test]
+    fn few_drivers_write_descriptors_to_the_device() {
+        assert!(lacks_push("igb", "tx-push") && lacks_push("ena", "rx-push"));
+        assert!(!lacks_push("ena", "tx-push") && !lacks_push("ionic", "rx-push"));
+        assert!(!lacks_push("unheard-of", "tx-push") && !lacks_push("igb", "rx"));
     }
 
     #[test]

@@ -556,3 +556,30 @@ proptest::proptest! {
         proptest::prop_assert_eq!(fake.values(), before);
     }
 }
+
+#[test]
+fn a_table_of_flows_that_nobody_chose_is_the_drivers_again() {
+    let (lab, mut fake) = (Lab::new(), Fake::full());
+    let before = fake.values();
+    lab.apply(&["channels.combined=8", "rss.indirection=equal 2"], &mut fake);
+    assert!(fake.table_is_set);
+    assert!(lab.restore(&mut fake).is_none());
+    assert_eq!(fake.values(), before);
+    assert!(!fake.table_is_set);
+
+    // Also where the one that was chosen is the same.
+    lab.apply(&["channels.combined=8"], &mut fake);
+    lab.apply(&["rss.indirection=equal 4"], &mut fake);
+    assert!(lab.restore(&mut fake).is_none());
+    assert_eq!((fake.values(), fake.table_is_set), (before.clone(), false));
+
+    // One that somebody chose before stays.
+    let chosen = "weight 1 3";
+    let table: Key = "rss.indirection".parse().unwrap();
+    fake.settings.get_mut(&table).unwrap().value = chosen.into();
+    fake.table_is_set = true;
+    lab.apply(&["rss.indirection=default"], &mut fake);
+    assert_eq!((fake.value("rss.indirection"), fake.table_is_set), ("equal 4".into(), false));
+    assert!(lab.restore(&mut fake).is_none());
+    assert_eq!((fake.value("rss.indirection"), fake.table_is_set), (chosen.into(), true));
+}

@@ -5,7 +5,9 @@ use super::{Named, number, switch, unknown, up_to, wrong_type};
 use crate::netlink;
 use crate::netlink::ethtool::Ethtool;
 use crate::netlink::ethtool::parameter::{Kind, Parameter, Reading};
-use crate::nic::setting::{Setting, Value};
+use crate::netlink::ethtool::rings::Ring;
+use crate::nic::drivers;
+use crate::nic::setting::{Access, Setting, Value};
 
 /// What the values of [`Kind::AutoSwitch`] are called.
 const AUTO_SWITCH: [&str; 3] = ["auto", "off", "on"];
@@ -17,6 +19,21 @@ pub(super) fn read<P: Parameter>(ethtool: &mut Ethtool, ifindex: u32) -> netlink
         (parameter.name().to_owned(), up_to(reading.max.map(u64::from), value))
     };
     Ok(readings.into_iter().map(named).collect())
+}
+
+/// The rings; what the driver is known not to have is fixed.
+pub(super) fn read_rings(
+    ethtool: &mut Ethtool,
+    ifindex: u32,
+    driver: Option<&str>,
+) -> netlink::Result<Named> {
+    let mut rings = read::<Ring>(ethtool, ifindex)?;
+    for (name, setting) in &mut rings {
+        if driver.is_some_and(|driver| drivers::lacks_push(driver, name)) {
+            setting.access = Access::Fixed { by: "driver".to_owned() };
+        }
+    }
+    Ok(rings)
 }
 
 pub(super) fn write<P: Parameter>(

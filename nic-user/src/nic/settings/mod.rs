@@ -175,12 +175,14 @@ impl Reader {
     /// Before Linux 5.6, there is only the ioctl.
     fn ethtool(&mut self, ioctl: &netlink::Result<EthtoolIoctl>) -> Result<()> {
         let LinkInfo { name, ifindex, .. } = self.survey.link.clone();
+        let driver = self.survey.driver.as_ref().map(|driver| driver.driver.clone());
         let mut netlink = match Ethtool::open() {
             Ok(netlink) => Some(netlink),
             Err(error) => self.note("ethtool", &error).map(|()| None)?,
         };
         if let Some(ethtool) = &mut netlink {
-            self.add(Group::Ring, || ethtool::read::<Ring>(ethtool, ifindex))?;
+            let of_driver = driver.as_deref();
+            self.add(Group::Ring, || ethtool::read_rings(ethtool, ifindex, of_driver))?;
             self.add(Group::Channels, || ethtool::read::<Channel>(ethtool, ifindex))?;
             self.add(Group::Coalesce, || ethtool::read::<Coalesce>(ethtool, ifindex))?;
             self.add(Group::Pause, || ethtool::read::<Pause>(ethtool, ifindex))?;
@@ -191,7 +193,6 @@ impl Reader {
             Ok(ioctl) => ioctl,
             Err(error) => return self.note("ethtool", error),
         };
-        let driver = self.survey.driver.as_ref().map(|driver| driver.driver.clone());
         self.add(Group::Copybreak, || copybreak::read(ioctl, &name, driver.as_deref()))?;
         self.add(Group::Rss, || rss::read(ioctl, netlink.as_mut(), &name, ifindex))?;
         if self.only.is_none() {
