@@ -71,21 +71,21 @@ fn udp_gso_measures_every_variant() {
     assert_eq!(offload["published"]["rate"], 3.49);
 }
 
-/// The average packet of each variant of a case.
-fn packet_sizes(case: &Value) -> Vec<f64> {
-    let average = |variant: &Value| {
+/// The highest value of a figure, for each variant of a case.
+fn figures(case: &Value, name: &str) -> Vec<f64> {
+    let of = |variant: &Value| {
         let mut figures = array(&variant["measured"], "figures").iter();
-        let figure = figures.find(|figure| figure["name"] == "average packet sent").unwrap();
-        figure["value"]["max"].as_f64().unwrap()
+        let figure = figures.find(|figure| figure["name"] == name);
+        figure.unwrap_or_else(|| panic!("no {name} in {variant}"))["value"]["max"].as_f64().unwrap()
     };
-    array(case, "variants").iter().map(average).collect()
+    array(case, "variants").iter().map(of).collect()
 }
 
 /// BIG TCP sends larger packets, where there is enough to send.
 #[track_caller]
 fn assert_packets_grow(cases: &[Value]) {
     for case in cases {
-        let [old, new, ..] = packet_sizes(case)[..] else { panic!("{case}") };
+        let [old, new, ..] = figures(case, "average packet sent")[..] else { panic!("{case}") };
         let fits = case["title"].as_str().unwrap().contains("64000");
         assert_eq!(new > old * 1.2, !fits, "{old} to {new} bytes: {}", case["title"]);
     }
@@ -125,6 +125,28 @@ fn big_tcp_becomes_a_page_and_is_compared_with_itself() {
     let text = nicctl(&["bench", "compare", &json, &json]).output().unwrap();
     let text = String::from_utf8(succeeded(&text).to_vec()).unwrap();
     assert!(text.contains("RATIO IN A") && text.lines().all(|line| line.chars().count() <= 80));
+}
+
+#[test]
+fn payload_in_the_linear_part_makes_chains() {
+    needs_root!();
+    let document = document("headers", &[]);
+    assert_complete(&document);
+    for case in array(&document["experiments"][0], "cases") {
+        let [fixed, .., exact] = figures(case, "chained")[..] else { panic!("{case}") };
+        assert!(fixed > 50.0 && exact == 0.0, "{fixed}% to {exact}%: {}", case["title"]);
+        let segments = figures(case, "segments per super-packet");
+        assert!(segments.iter().all(|segments| *segments >= 2.0), "{segments:?}");
+    }
+}
+
+#[test]
+fn frames_get_all_the_way() {
+    needs_root!();
+    let document = document("rx-build", &[]);
+    assert_complete(&document);
+    let cases = array(&document["experiments"][0], "cases");
+    assert!(cases.iter().any(|case| case["title"].as_str().unwrap().contains("forward")));
 }
 
 #[test]

@@ -64,10 +64,27 @@ pub fn allowed() -> Result<Vec<usize>> {
 
 /// Keeps the calling thread on one processor.
 pub fn pin(cpu: usize) -> io::Result<()> {
+    pin_thread(Pid::from_raw(0), cpu)
+}
+
+/// Keeps any thread on one processor.
+pub fn pin_thread(thread: Pid, cpu: usize) -> io::Result<()> {
     let mut set = CpuSet::new();
     set.set(cpu)?;
-    Ok(sched_setaffinity(Pid::from_raw(0), &set)?)
+    Ok(sched_setaffinity(thread, &set)?)
 }
+
+/// Lets a thread wait for its turn when it is woken, instead of taking it from whoever runs.
+pub fn make_batch(thread: Pid) -> io::Result<()> {
+    let no_priority = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the kernel reads one `sched_param`, which outlives the call.
+    let done =
+        unsafe { libc::sched_setscheduler(thread.as_raw(), libc::SCHED_BATCH, &no_priority) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+const CPUCLOCK_SCHED: libc::clockid_t = 2;
+const CPUCLOCK_PERTHREAD_MASK: libc::clockid_t = 4;
 
 /// The CPU time of one thread, as any thread can read it. It includes softirqs that ran while the
 /// thread was running, unless the kernel has `CONFIG_IRQ_TIME_ACCOUNTING`.
@@ -77,10 +94,17 @@ pub struct ThreadClock(ClockId);
 impl ThreadClock {
     /// That of the calling thread. It can be read while the thread exists.
     pub fn current() -> Self {
-        /// `CPUCLOCK_PERTHREAD_MASK | CPUCLOCK_SCHED` (linux/posix-timers.h)
-        const PER_THREAD_SCHED: libc::clockid_t = 4 | 2;
-        let thread = nix::unistd::gettid().as_raw();
-        Self(ClockId::from_raw((!thread << 3) | PER_THREAD_SCHED))
+        Self::dynamic(nix::unistd::gettid(), CPUCLOCK_SCHED | CPUCLOCK_PERTHREAD_MASK)
+    }
+
+    /// That of a kernel thread, or of all threads of a process.
+    pub fn of_process(process: Pid) -> Self {
+        Self::dynamic(process, CPUCLOCK_SCHED)
+    }
+
+    /// `make_process_cpuclock` and `make_thread_cpuclock` (linux/posix-timers.h)
+    const fn dynamic(task: Pid, which: libc::clockid_t) -> Self {
+        Self(ClockId::from_raw((!task.as_raw() << 3) | which))
     }
 
     /// CPU time so far.

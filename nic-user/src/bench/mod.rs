@@ -9,6 +9,7 @@
 //! Everything happens in labs of its own ([`crate::lab`]), which are gone when an experiment is
 //! over, however it ends: each wait is one that a [`stop::Stop`] cuts short.
 
+mod bpf;
 pub mod compare;
 pub mod cpu;
 pub mod experiment;
@@ -26,6 +27,8 @@ mod tunnel;
 mod udp;
 
 mod big_tcp;
+mod headers;
+mod rx_build;
 mod udp_gso;
 
 use std::{
@@ -61,8 +64,10 @@ impl fmt::Debug for Named {
 
 /// Every experiment, in the order of a report.
 pub const ALL: &[Named] = &[
+    Named { name: "headers", set_up: headers::experiment },
     Named { name: "udp-gso", set_up: udp_gso::experiment },
     Named { name: "big-tcp", set_up: big_tcp::experiment },
+    Named { name: "rx-build", set_up: rx_build::experiment },
 ];
 
 /// Runs experiments, one after the other.

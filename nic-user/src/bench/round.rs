@@ -113,6 +113,11 @@ pub struct Window<T> {
 }
 
 impl Round<'_> {
+    /// How long workers work.
+    pub fn length(&self) -> Duration {
+        self.window.mul_f64(1.0 + SETTLING)
+    }
+
     /// Lets `workers` work and reads what is counted, by `read`, when the window opens and when it
     /// closes.
     ///

@@ -5,11 +5,12 @@ use std::net::{IpAddr, Ipv4Addr};
 use crate::{
     error::Result,
     lab::{Host, Lab},
-    netlink::link_edit::Vxlan,
+    netlink::{link::LinkInfo, link_edit::Vxlan},
 };
 
 const NAME: &str = "nic-vxlan";
-const NETWORK: u32 = 42;
+/// Its number (VNI).
+pub const NETWORK: u32 = 42;
 const PORT: u16 = 4789;
 const PREFIX_LEN: u8 = 24;
 
@@ -24,19 +25,20 @@ impl Tunnel {
     /// Makes a tunnel between the interfaces of a lab.
     pub fn new(lab: &Lab) -> Result<Self> {
         let [first, second] = Self::ADDRESSES;
-        add_end(lab.a(), lab.b().ipv4(), first)?;
-        add_end(lab.b(), lab.a().ipv4(), second)?;
+        add_end(lab.a(), lab.a().ifindex(), lab.b().ipv4(), first)?;
+        add_end(lab.b(), lab.b().ifindex(), lab.a().ipv4(), second)?;
         Ok(Self(()))
     }
 }
 
-fn add_end(host: &Host, remote: Ipv4Addr, address: Ipv4Addr) -> Result<()> {
+/// Makes one end on `host`: over the link `parent` to `remote`, with an address of its own.
+pub fn add_end(host: &Host, parent: u32, remote: Ipv4Addr, address: Ipv4Addr) -> Result<LinkInfo> {
     host.links(|links| {
-        let parent = host.ifindex();
         links.add_vxlan(NAME, &Vxlan { parent, network: NETWORK, remote, port: PORT })?;
-        let ifindex = links.by_name(NAME)?.ifindex;
-        links.set_no_link_local(ifindex)?;
-        links.set_up(ifindex, true)?;
-        links.add_address(ifindex, IpAddr::V4(address), PREFIX_LEN)
+        let link = links.by_name(NAME)?;
+        links.set_no_link_local(link.ifindex)?;
+        links.set_up(link.ifindex, true)?;
+        links.add_address(link.ifindex, IpAddr::V4(address), PREFIX_LEN)?;
+        Ok(link)
     })
 }

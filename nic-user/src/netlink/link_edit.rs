@@ -38,6 +38,10 @@ const IFLA_XDP_FLAGS: u16 = 3;
 const IFLA_INET6_ADDR_GEN_MODE: u16 = 8;
 const IN6_ADDR_GEN_MODE_NONE: u8 = 1;
 
+const NDA_DST: u16 = 1;
+const NDA_LLADDR: u16 = 2;
+const NUD_PERMANENT: u16 = 0x80;
+
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
 const IFA_FLAGS: u16 = 8;
@@ -226,18 +230,28 @@ impl Links {
 
     /// Adds an address that is usable at once (no duplicate address detection).
     pub fn add_address(&mut self, ifindex: u32, address: IpAddr, prefix_len: u8) -> Result<()> {
-        let (family, octets) = match address {
-            IpAddr::V4(address) => (libc::AF_INET, address.octets().to_vec()),
-            IpAddr::V6(address) => (libc::AF_INET6, address.octets().to_vec()),
-        };
+        let (family, octets) = family_and_octets(address);
         // struct ifaddrmsg: family, prefix length, flags, scope (0: global), index.
         let [i0, i1, i2, i3] = ifindex.to_ne_bytes();
-        let request = Request::with_header(&[family as u8, prefix_len, 0, 0, i0, i1, i2, i3])
+        let request = Request::with_header(&[family, prefix_len, 0, 0, i0, i1, i2, i3])
             .bytes(IFA_LOCAL, &octets)
             .bytes(IFA_ADDRESS, &octets)
             .u32(IFA_FLAGS, IFA_F_NODAD);
         let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
         self.socket.request(libc::RTM_NEWADDR, flags, request.as_bytes())?;
+        Ok(())
+    }
+
+    /// Says for good which Ethernet address a neighbour has, so that nobody asks.
+    pub fn add_neighbour(&mut self, ifindex: u32, address: IpAddr, mac: [u8; 6]) -> Result<()> {
+        let (family, octets) = family_and_octets(address);
+        // struct ndmsg: family, padding, index, state, flags, type.
+        let [i0, i1, i2, i3] = ifindex.to_ne_bytes();
+        let [s0, s1] = NUD_PERMANENT.to_ne_bytes();
+        let header = [family, 0, 0, 0, i0, i1, i2, i3, s0, s1, 0, 0];
+        let request = Request::with_header(&header).bytes(NDA_DST, &octets).bytes(NDA_LLADDR, &mac);
+        let flags = libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
+        self.socket.request(libc::RTM_NEWNEIGH, flags, request.as_bytes())?;
         Ok(())
     }
 
@@ -270,6 +284,13 @@ impl Links {
     fn set(&mut self, request: Request) -> Result<()> {
         self.socket.request(libc::RTM_SETLINK, 0, request.as_bytes())?;
         Ok(())
+    }
+}
+
+fn family_and_octets(address: IpAddr) -> (u8, Vec<u8>) {
+    match address {
+        IpAddr::V4(address) => (libc::AF_INET as u8, address.octets().to_vec()),
+        IpAddr::V6(address) => (libc::AF_INET6 as u8, address.octets().to_vec()),
     }
 }
 

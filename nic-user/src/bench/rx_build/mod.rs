@@ -1,0 +1,259 @@
+//! `rx-build`: what it costs to make a packet object of every frame, and where it can be done
+//! without.
+
+mod generator;
+mod programs;
+
+use std::{io, net::IpAddr, net::Ipv4Addr, rc::Rc};
+
+use generator::Generator;
+
+use super::{
+    bpf::Link,
+    cpu::{self, Cpus},
+    experiment::{Case, Experiment, Sample, Trial, Variant},
+    features,
+    model::Measure,
+    round::{Count, Over, Round, Side, Worker},
+    tcp::Connection,
+};
+use crate::{
+    error::{Error, Result},
+    lab::{Host, Lab, Shape, frames::Ends, traffic::IpVersion},
+    netlink::link::{LinkStats, Links},
+    nic::sysfs,
+};
+
+const GRO: &str = "rx-gro";
+/// Nobody, behind the host that frames come from.
+const BEYOND: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 77);
+const BEYOND_MAC: [u8; 6] = [0x02, 0, 0, 0, 0, 77];
+
+/// Sets the experiment up.
+///
+/// # Errors
+///
+/// There can be no lab here.
+pub fn experiment() -> Result<Experiment> {
+    let cpus = cpu::allowed()?;
+    let together = Cpus::together()?;
+    let [tc, xdp] = [Rc::new(Site::tc_drop()?), Rc::new(Site::xdp_drop()?)];
+    let mut cases: Vec<Case> = streams(&cpus).map(|cpus| drop_case(&tc, &xdp, cpus)).collect();
+    cases.push(forward_case(&cpus)?);
+    cases.push(transaction_case(together)?);
+    Ok(Experiment {
+        name: "rx-build",
+        title: "Packet objects on demand: small frames with and without them",
+        source: "net/mlx5e: Build RX SKB on demand (2016), ConnectX-4, 64 B frames",
+        place: format!("veth; frames are made and received on the same CPU; {together} for TCP_RR"),
+        notes: [
+            "frames come from inside the kernel (live-frame test runs of XDP), without packet \
+             objects; TC can only look at a frame once it has one",
+            "SND% is generator and receiver together: both run in the generator's thread",
+            "forwarding sends frames back out of the interface that they came in by; what the \
+             kernel forwards is dropped at TC, what XDP forwards at XDP",
+            "published: the author saw no change of TCP_RR",
+        ]
+        .map(str::to_owned)
+        .into(),
+        cases,
+    })
+}
+
+/// One processor, two, four, and so on.
+fn streams(cpus: &[usize]) -> impl Iterator<Item = &[usize]> {
+    let counts = std::iter::successors(Some(1), |count| Some(count * 2));
+    // The first processor usually serves interrupts.
+    counts.map_while(|count| cpus.get(cpus.len().checked_sub(count)?..))
+}
+
+fn drop_case(tc: &Rc<Site>, xdp: &Rc<Site>, cpus: &[usize]) -> Case {
+    let variant = |title, site: &Rc<Site>| {
+        Variant::new(title, FrameTrial { site: site.clone(), cpus: cpus.to_vec() })
+    };
+    let plural = if cpus.len() == 1 { "" } else { "s" };
+    Case {
+        title: format!("drop 64 B frames, {} stream{plural}", cpus.len()),
+        measure: Measure::Packets,
+        variants: vec![variant("TC drop", tc), variant("XDP drop", xdp)],
+    }
+}
+
+fn forward_case(cpus: &[usize]) -> Result<Case> {
+    let cpus = cpus.last().map(std::slice::from_ref).unwrap_or_default();
+    let variant =
+        |title, site| Variant::new(title, FrameTrial { site: Rc::new(site), cpus: cpus.to_vec() });
+    Ok(Case {
+        title: "forward 64 B frames, IPv4, 1 stream".to_owned(),
+        measure: Measure::Packets,
+        variants: vec![
+            variant("kernel", Site::kernel_forward()?),
+            variant("XDP, fib lookup", Site::xdp_forward()?),
+        ],
+    })
+}
+
+fn transaction_case(cpus: Cpus) -> Result<Case> {
+    let plain = TransactionTrial { _links: Vec::new(), lab: Lab::new(Shape::default())?, cpus };
+    let lab = Lab::new(Shape::default())?;
+    let pass = programs::xdp_pass()?;
+    let links = [lab.a(), lab.b()].map(|host| pass.attach(host, host.ifindex()));
+    let links = links.into_iter().collect::<Result<_>>()?;
+    let with_xdp = TransactionTrial { _links: links, lab, cpus };
+    Ok(Case {
+        title: "TCP_RR of 1 byte".to_owned(),
+        measure: Measure::Transactions,
+        variants: vec![
+            Variant::new("without XDP", plain),
+            Variant::new("XDP pass", with_xdp).published(Some(1.0), None),
+        ],
+    })
+}
+
+/// Two hosts, and what the second one does with frames from the first.
+struct Site {
+    generator: Generator,
+    /// Who counts the frames that went all the way.
+    last: Last,
+    /// Detached before their lab is gone.
+    _links: Vec<Link>,
+    lab: Lab,
+}
+
+/// Where frames end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Last {
+    /// At the second host.
+    Second,
+    /// Back at the first one.
+    First,
+}
+
+impl Site {
+    fn tc_drop() -> Result<Self> {
+        let lab = lab()?;
+        let host = lab.b();
+        // Lets veth take frames that are no packet objects yet.
+        features::set(host, host.ifindex(), &[(GRO, true)])?;
+        let links = vec![programs::tc_drop()?.attach(host, host.ifindex())?];
+        Self::new(lab, Last::Second, links)
+    }
+
+    fn xdp_drop() -> Result<Self> {
+        let lab = lab()?;
+        let links = vec![programs::xdp_drop()?.attach(lab.b(), lab.b().ifindex())?];
+        Self::new(lab, Last::Second, links)
+    }
+
+    fn kernel_forward() -> Result<Self> {
+        let lab = lab()?;
+        let router = lab.b();
+        forward(router)?;
+        features::set(router, router.ifindex(), &[(GRO, true)])?;
+        let links = vec![programs::tc_drop()?.attach(lab.a(), lab.a().ifindex())?];
+        Self::new(lab, Last::First, links)
+    }
+
+    fn xdp_forward() -> Result<Self> {
+        let lab = lab()?;
+        forward(lab.b())?;
+        let links = vec![
+            programs::xdp_forward()?.attach(lab.b(), lab.b().ifindex())?,
+            programs::xdp_drop()?.attach(lab.a(), lab.a().ifindex())?,
+        ];
+        Self::new(lab, Last::First, links)
+    }
+
+    fn new(lab: Lab, last: Last, links: Vec<Link>) -> Result<Self> {
+        let mut ends = Ends::between(lab.a(), lab.b());
+        if last == Last::First {
+            ends.ipv4[1] = BEYOND;
+        }
+        let generator = Generator::new(lab.a(), &ends)?;
+        Ok(Self { generator, last, _links: links, lab })
+    }
+
+    fn last(&self) -> &Host {
+        match self.last {
+            Last::Second => self.lab.b(),
+            Last::First => self.lab.a(),
+        }
+    }
+}
+
+/// With a queue for every processor: veth gives frames to that of the sender's.
+fn lab() -> Result<Lab> {
+    let queues = u32::try_from(cpu::allowed()?.len()).unwrap_or(u32::MAX);
+    Lab::new(Shape { queues, ..Shape::default() })
+}
+
+/// Makes a router of a host, with a way back to where frames come from.
+fn forward(router: &Host) -> Result<()> {
+    let interface = router.interface();
+    router.links(|links| links.add_neighbour(router.ifindex(), IpAddr::V4(BEYOND), BEYOND_MAC))?;
+    let settings = [
+        ("ip_forward".to_owned(), "1"),
+        // Nobody is told of a better way.
+        ("conf/all/send_redirects".to_owned(), "0"),
+        (format!("conf/{interface}/send_redirects"), "0"),
+    ];
+    let write = || {
+        settings.iter().try_for_each(|(setting, value)| {
+            sysfs::write(format!("/proc/sys/net/ipv4/{setting}").as_ref(), value)
+        })
+    };
+    let written: io::Result<()> = router.run(write)?;
+    written.map_err(|error| Error::io("let a host forward", &error))
+}
+
+/// Frames from the generator to their end.
+struct FrameTrial {
+    site: Rc<Site>,
+    cpus: Vec<usize>,
+}
+
+impl Trial for FrameTrial {
+    fn set_up(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn round(&mut self, round: &Round<'_>) -> Result<Sample> {
+        let Site { generator, lab, .. } = &*self.site;
+        let last = self.site.last();
+        let fail = |error: crate::netlink::Error| error.while_doing("count frames");
+        let mut links = last.run(Links::open)?.map_err(fail)?;
+        let send = |over: &Over| generator.run(lab.a(), round.length(), over);
+        let worker = |&cpu: &usize| Worker::new(Side::Sender, cpu, send);
+        let workers = self.cpus.iter().map(worker).collect();
+        let read = || -> Result<LinkStats> { links.stats(last.ifindex()).map_err(fail) };
+        let window = round.measure(workers, read)?;
+        Ok(Sample::of(&window, window.after.rx_packets - window.before.rx_packets))
+    }
+}
+
+/// Questions and answers of one byte.
+struct TransactionTrial {
+    /// Detached before their lab is gone.
+    _links: Vec<Link>,
+    lab: Lab,
+    cpus: Cpus,
+}
+
+impl Trial for TransactionTrial {
+    fn set_up(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn round(&mut self, round: &Round<'_>) -> Result<Sample> {
+        let connection = Connection::open(self.lab.a(), self.lab.b(), IpVersion::V4)?;
+        let transactions = Count::default();
+        let workers = vec![
+            Worker::new(Side::Sender, self.cpus.sender, |over| {
+                connection.ask(1, over, &transactions)
+            }),
+            Worker::new(Side::Receiver, self.cpus.receiver, |_| connection.answer(1)),
+        ];
+        let window = round.measure(workers, || Ok(transactions.get()))?;
+        Ok(Sample::of(&window, window.after - window.before))
+    }
+}
