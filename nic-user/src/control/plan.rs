@@ -191,11 +191,14 @@ pub fn is_default(value: &Value) -> bool {
 }
 
 /// What brings back what a setting is now.
-fn original(setting: &Setting) -> Value {
-    match (&setting.value, &setting.default) {
-        (Value::Text(_), Some(default)) if *default == setting.value => DEFAULT.into(),
-        (value, _) => value.clone(),
-    }
+fn original(key: &Key, setting: &Setting) -> Value {
+    let is_default = setting.default.as_ref() == Some(&setting.value);
+    if can_be_default(key) && is_default { DEFAULT.into() } else { setting.value.clone() }
+}
+
+/// Whether it can be left to the driver, which is more than to be what the driver would choose.
+fn can_be_default(key: &Key) -> bool {
+    key.group == Group::Rss
 }
 
 /// A CPU mask without commas and leading zeros: groups of 32 bits after the first may be short.
@@ -662,6 +665,9 @@ impl<'a> Planner<'a> {
 /// The value as the device has it: what is text there may be written as a number or a switch.
 fn fit(key: &Key, value: &Value, setting: &Setting) -> Result<Value, Refusal> {
     match (value, &setting.value) {
+        (Value::Text(text), Value::Text(_)) if text == DEFAULT && !can_be_default(key) => {
+            Ok(setting.default.clone().unwrap_or_else(|| value.clone()))
+        }
         // `threaded` is on, off or busy-poll.
         (Value::Text(_), Value::Switch(_)) if key.group == Group::Napi => Ok(value.clone()),
         (Value::Number(_), Value::Number(_))
@@ -693,7 +699,7 @@ fn touched(changes: &BTreeMap<Key, Change>, current: &Settings) -> BTreeMap<Key,
         // What is only requested follows from others. To wish it again changes nothing, and to
         // give it back would take the wish away.
         .filter(|(key, setting)| is_touched(key, setting) && !setting.is_only_requested())
-        .map(|(key, setting)| (key.clone(), original(setting)))
+        .map(|(key, setting)| (key.clone(), original(key, setting)))
         .collect()
 }
 
