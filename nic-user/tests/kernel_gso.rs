@@ -6,31 +6,17 @@ mod super_packets;
 mod tap;
 
 use kernel_segmenter::{KernelSegmenter, MAX_SEGMENTS};
-use nic_user::driver::segment::{Ids, SuperPacket};
+use nic_user::driver::segment::Ids;
 use proptest::{
     strategy::{Strategy, ValueTree},
     test_runner::TestRunner,
 };
-use super_packets::{Ip, Spec, specs};
+use super_packets::{Ip, Spec, segment, specs};
 
 const PACKETS: usize = 10_000;
 
 /// The most datagrams that the kernel makes of one packet (`UDP_MAX_SEGMENTS`).
 const MAX_UDP_SEGMENTS: usize = 128;
-
-fn segment(spec: &Spec, payload: &[u8]) -> Vec<Vec<u8>> {
-    let parts = std::iter::once(payload);
-    let packet =
-        SuperPacket::new(&spec.headers(), parts, spec.segment_size, Ids::Increment).unwrap();
-    let mut segments = packet.segments();
-    let mut written = Vec::new();
-    while let Some(len) = segments.next_len() {
-        let mut frame = vec![0; len];
-        segments.write(&mut frame).unwrap();
-        written.push(frame);
-    }
-    written
-}
 
 /// The next of `specs` that the kernel accepts: with at most `limit` segments.
 fn next_spec(specs: &impl Strategy<Value = Spec>, random: &mut TestRunner, limit: usize) -> Spec {
@@ -78,7 +64,7 @@ fn the_kernel_makes_the_same_segments_of_ten_thousand_packets() {
                 None => spec.payload_len /= 2,
             }
         };
-        assert_same(&spec, &segment(&spec, &payload), &kernels);
+        assert_same(&spec, &segment(&spec, &payload, Ids::Increment), &kernels);
         segments += kernels.len();
         big += usize::from(payload.len() > 65_535);
     }

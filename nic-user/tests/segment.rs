@@ -2,29 +2,9 @@
 
 mod super_packets;
 
-use nic_user::driver::segment::{
-    BufferTooShort, Ids, MAX_LEN, SegmentError, Segments, SuperPacket,
-};
+use nic_user::driver::segment::{BufferTooShort, Ids, MAX_LEN, SegmentError, SuperPacket};
 use proptest::prelude::*;
-use super_packets::{Extension, Ip, Spec, Transport, ones_sum, specs};
-
-/// All segments of a packet, each in a buffer of its own.
-fn write_all<'a, I: Iterator<Item = &'a [u8]>>(mut segments: Segments<'a, I>) -> Vec<Vec<u8>> {
-    let mut written = Vec::new();
-    while let Some(len) = segments.next_len() {
-        let mut frame = vec![0xee; len];
-        assert_eq!(segments.write(&mut frame), Ok(Some(len)));
-        written.push(frame);
-    }
-    assert_eq!(segments.write(&mut []), Ok(None));
-    written
-}
-
-fn segment(spec: &Spec, payload: &[u8], ids: Ids) -> Vec<Vec<u8>> {
-    let parts = std::iter::once(payload);
-    let packet = SuperPacket::new(&spec.headers(), parts, spec.segment_size, ids).unwrap();
-    write_all(packet.segments())
-}
+use super_packets::{Extension, Ip, Spec, Transport, ones_sum, segment, specs, write_all};
 
 /// Segment number `index` of a packet, made as a packet of its own.
 fn expected(spec: &Spec, payload: &[u8], index: usize, ids: Ids) -> Vec<u8> {
@@ -57,7 +37,11 @@ fn ids() -> impl Strategy<Value = Ids> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig {
+        cases: 400,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn every_segment_is_what_it_would_be_alone(spec in specs(70), ids in ids()) {

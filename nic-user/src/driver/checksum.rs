@@ -62,6 +62,11 @@ impl Sum {
         (!self.folded()).to_ne_bytes()
     }
 
+    /// The sum itself, as it is stored where the checksum is still to be finished.
+    pub const fn unfinished(self) -> [u8; 2] {
+        self.folded().to_ne_bytes()
+    }
+
     /// The checksum of UDP, for which all zeroes would mean that there is none.
     pub const fn udp_checksum(self) -> [u8; 2] {
         match self.checksum() {

@@ -3,6 +3,8 @@
 
 use nic_common::headers::{Flags, HeaderInfo, ethertype, protocol};
 
+use super::checksum::Sum;
+
 /// The most bytes that all headers together may have: those of a linear part.
 pub const MAX_HEADERS: usize = 256;
 
@@ -50,6 +52,7 @@ pub(super) mod tcp_flags {
     pub const SYN: u8 = 0x02;
     pub const RST: u8 = 0x04;
     pub const PSH: u8 = 0x08;
+    pub const URG: u8 = 0x20;
     pub const CWR: u8 = 0x80;
 }
 
@@ -158,6 +161,39 @@ impl Layout {
             Ip::V4 => self.l3 + 2,
             Ip::V6 => self.l3 + 4,
         }
+    }
+
+    /// Makes `headers` those of a packet with `payload_len` bytes behind them, whose transport
+    /// checksum is still to be finished: lengths, IPv4's checksum, and the sum of the
+    /// pseudo-header. The IP length is 0 where it does not fit its field.
+    pub(super) fn set_lengths(&self, headers: &mut [u8], payload_len: usize) {
+        let &Self { l3, l4, len, ip, transport } = self;
+        let ip_length = u16::try_from(self.ip_length_field(payload_len)).unwrap_or(0);
+        put(headers, self.ip_length_at(), ip_length.to_be_bytes());
+        let transport_len = len - l4 + payload_len;
+        if transport == Transport::Udp {
+            let udp_length = u16::try_from(transport_len).unwrap_or(0);
+            put(headers, l4 + 4, udp_length.to_be_bytes());
+        }
+        if ip == Ip::V4 {
+            put(headers, l3 + 10, [0; 2]);
+            let checksum = Sum::of(headers.get(l3..l4).unwrap_or_default()).checksum();
+            put(headers, l3 + 10, checksum);
+        }
+        let sum = self.pseudo_header(headers, payload_len);
+        put(headers, l4 + transport.checksum_at(), sum.unfinished());
+    }
+
+    /// The sum of the pseudo-header.
+    #[inline]
+    pub(super) fn pseudo_header(&self, headers: &[u8], payload_len: usize) -> Sum {
+        let addresses = match self.ip {
+            Ip::V4 => self.l3 + 12..self.l3 + 20,
+            Ip::V6 => self.l3 + 8..self.l3 + 40,
+        };
+        Sum::of(headers.get(addresses).unwrap_or_default())
+            .with_u16(self.transport.protocol().into())
+            .with_u32((self.len - self.l4 + payload_len) as u32)
     }
 }
 

@@ -4,10 +4,12 @@
 //! drops it gives it back, on whatever thread. What the user gets is a [`packet::Packet`], built
 //! when the frame has arrived.
 //!
-//! Packets larger than the wire carries are cut into segments ([`segment`]) on their way out.
+//! Packets of one flow can be merged into larger ones ([`gro`]) on their way in; packets larger than
+//! the wire carries are cut into segments ([`segment`]) on their way out.
 
 pub mod buffers;
 pub mod checksum;
+pub mod gro;
 mod headers;
 pub mod packet;
 pub mod pool;

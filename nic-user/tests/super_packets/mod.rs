@@ -1,6 +1,7 @@
 //! Super-packets of every kind that segmentation knows, made from a description.
 #![allow(dead_code, reason = "every test uses a part of it")]
 
+use nic_user::driver::segment::{Ids, Segments, SuperPacket};
 use proptest::{option, prelude::*};
 
 /// Ethernet addresses, destination and source.
@@ -185,6 +186,25 @@ impl Spec {
             }
         }
     }
+}
+
+/// All segments of a packet, each in a buffer of its own.
+pub fn write_all<'a, I: Iterator<Item = &'a [u8]>>(mut segments: Segments<'a, I>) -> Vec<Vec<u8>> {
+    let mut written = Vec::new();
+    while let Some(len) = segments.next_len() {
+        let mut frame = vec![0xee; len];
+        assert_eq!(segments.write(&mut frame), Ok(Some(len)));
+        written.push(frame);
+    }
+    assert_eq!(segments.write(&mut []), Ok(None));
+    written
+}
+
+/// What our segmentation makes of a packet.
+pub fn segment(spec: &Spec, payload: &[u8], ids: Ids) -> Vec<Vec<u8>> {
+    let parts = std::iter::once(payload);
+    let packet = SuperPacket::new(&spec.headers(), parts, spec.segment_size, ids).unwrap();
+    write_all(packet.segments())
 }
 
 /// The ones' complement sum of 16-bit words (RFC 1071).

@@ -91,16 +91,9 @@ impl Headers {
         }
     }
 
-    /// Makes these the headers of a packet with `payload_len` bytes behind them. The IP length is
-    /// 0 where it does not fit its field.
+    /// Makes these the headers of a packet with `payload_len` bytes behind them.
     pub(super) fn set_payload_len(&mut self, payload_len: usize) {
-        let layout = self.layout;
-        let ip = u16::try_from(layout.ip_length_field(payload_len)).unwrap_or(0);
-        put(&mut self.bytes, layout.ip_length_at(), ip.to_be_bytes());
-        if layout.transport == Transport::Udp {
-            let udp = u16::try_from(UDP_LEN + payload_len).unwrap_or(0);
-            put(&mut self.bytes, layout.l4 + 4, udp.to_be_bytes());
-        }
+        self.layout.set_lengths(&mut self.bytes, payload_len);
     }
 
     /// Sets the fields that differ from segment to segment to zero, as checksums count them.

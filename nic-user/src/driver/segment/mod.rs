@@ -113,23 +113,24 @@ impl<'a, I: Iterator<Item = &'a [u8]> + Clone> SuperPacket<'a, I> {
 
     /// The packet as two, the way of `NETIF_F_GSO_PARTIAL`: one whose payload is a multiple of the
     /// segment size, and what is left as one of its own. Lengths, identification, sequence number
-    /// and flags are those of either. Segmented, they give what the whole gives.
+    /// and flags are those of either, and so is IPv4's checksum; the transport checksum is that of
+    /// the pseudo-header. Segmented, they give what the whole gives.
     pub fn partial(self) -> (Self, Option<Self>) {
         let rest = self.payload_len % self.segment_size;
         let len = self.payload_len - rest;
         if rest == 0 || len == 0 {
             return (self, None);
         }
+        let flags = self.headers.tcp_flags();
         let mut last = self.clone();
         last.payload.skip(len);
-        last.set_payload_len(rest);
         last.headers.set_id(self.ids.after(self.headers.id(), len / self.segment_size));
         last.headers.set_sequence(self.headers.sequence().wrapping_add(len as u32));
-        last.headers.set_tcp_flags(self.headers.tcp_flags() & !tcp_flags::CWR);
+        last.headers.set_tcp_flags(flags & !tcp_flags::CWR);
+        last.set_payload_len(rest);
         let mut equal = self;
+        equal.headers.set_tcp_flags(flags & !(tcp_flags::FIN | tcp_flags::PSH));
         equal.set_payload_len(len);
-        let flags = equal.headers.tcp_flags() & !(tcp_flags::FIN | tcp_flags::PSH);
-        equal.headers.set_tcp_flags(flags);
         (equal, Some(last))
     }
 

@@ -52,8 +52,8 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Run<'a, I> {
     ) -> Self {
         let flags = headers.tcp_flags();
         let next = Variable { id: headers.id(), sequence: headers.sequence(), flags };
-        headers.clear_variable_fields();
         headers.set_payload_len(payload_len);
+        headers.clear_variable_fields();
         let sums = Sums::of(&headers, payload_len);
         let last_flags = flags & ONLY_LAST;
         let mut run = Self { next, headers, sums, payload, payload_len, ids, segments, last_flags };
@@ -133,13 +133,7 @@ impl Sums {
         let layout = headers.layout;
         let bytes = headers.bytes();
         let part = |from: usize, to: usize| Sum::of(bytes.get(from..to).unwrap_or_default());
-        let addresses = match layout.ip {
-            Ip::V4 => part(layout.l3 + 12, layout.l3 + 20),
-            Ip::V6 => part(layout.l3 + 8, layout.l3 + 40),
-        };
-        let transport_len = layout.len - layout.l4 + payload_len;
-        let pseudo_header =
-            addresses.with_u16(layout.transport.protocol().into()).with_u32(transport_len as u32);
+        let pseudo_header = layout.pseudo_header(bytes, payload_len);
         let transport = pseudo_header.plus(part(layout.l4, layout.len));
         Self { ip: part(layout.l3, layout.l4), transport }
     }
