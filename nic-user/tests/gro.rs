@@ -227,10 +227,15 @@ fn headers_of_a_large_packet_are_those_of_all() {
     assert_eq!(headers[50..52], super_packets::ones_sum(&pseudo).to_be_bytes());
 }
 
+type Edit = fn(&mut Vec<u8>);
+
+/// What is changed in the second of three packets, and of how many packets each is made that
+/// leaves then.
+type Change<'a> = (&'a str, Edit, &'a [u32]);
+
 #[test]
 fn what_does_not_follow_starts_anew_or_stays_alone() {
-    // Each changes the second packet; what leaves then.
-    let tcp4: [(&str, fn(&mut Vec<u8>), &[u32]); 15] = [
+    let tcp4: [Change; 15] = [
         ("nothing", |_| {}, &[3]),
         ("PSH", |frame| frame[47] |= 0x08, &[2, 1]),
         ("FIN", |frame| frame[47] |= 0x01, &[2, 1]),
@@ -248,7 +253,7 @@ fn what_does_not_follow_starts_anew_or_stays_alone() {
         ("DF", |frame| frame[20] = 0, &[1, 1, 1]),
     ];
     check_changes(&stream(true, true), &tcp4);
-    let udp4: [(&str, fn(&mut Vec<u8>), &[u32]); 7] = [
+    let udp4: [Change; 7] = [
         ("type of service", |frame| frame[15] = 4, &[1, 1, 1]),
         ("time to live", |frame| frame[22] = 3, &[1, 1, 1]),
         ("reserved flag", |frame| frame[20] |= 0x80, &[1, 1, 1]),
@@ -258,7 +263,7 @@ fn what_does_not_follow_starts_anew_or_stays_alone() {
         ("another Ethernet address", |frame| frame[11] = 9, &[1, 1, 1]),
     ];
     check_changes(&stream(false, true), &udp4);
-    let tcp6: [(&str, fn(&mut Vec<u8>), &[u32]); 4] = [
+    let tcp6: [Change; 4] = [
         ("traffic class", |frame| frame[14] = 0x61, &[1, 1, 1]),
         ("flow label", |frame| frame[17] = 6, &[1, 1, 1]),
         ("hop limit", |frame| frame[21] = 1, &[1, 1, 1]),
@@ -267,7 +272,7 @@ fn what_does_not_follow_starts_anew_or_stays_alone() {
     check_changes(&stream(true, false), &tcp6);
 }
 
-fn check_changes(frames: &[Vec<u8>], changes: &[(&str, fn(&mut Vec<u8>), &[u32])]) {
+fn check_changes(frames: &[Vec<u8>], changes: &[Change]) {
     for (what, change, expected) in changes {
         let mut frames = frames.to_vec();
         frames[1] = changed(&frames[1], change);
@@ -290,7 +295,7 @@ fn an_interrupted_udp_flow_goes_on() {
 
 #[test]
 fn packets_with_wrong_checksums_lengths_or_padding_are_passed_on() {
-    let wrong: [(&str, fn(&mut Vec<u8>)); 5] = [
+    let wrong: [(&str, Edit); 5] = [
         ("IPv4 checksum", |frame| frame[24] ^= 1),
         ("transport checksum", |frame| frame[50] ^= 1),
         ("payload", |frame| frame[500] ^= 1),
@@ -415,7 +420,7 @@ fn frames_can_be_kept() {
         }
         gro.flush(|received| {
             let Received::Merged(Merged { frags, chain, .. }) = received else { unreachable!() };
-            kept.extend(frags.drain(..));
+            kept.append(frags);
             kept.extend(chain.drain(..).map(|packet| packet.linear));
         });
     }
