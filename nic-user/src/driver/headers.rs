@@ -105,6 +105,7 @@ impl Layout {
         Ok(layout)
     }
 
+    #[inline]
     fn of_kind(info: &HeaderInfo) -> Option<Self> {
         let ip = match info.l3 {
             ethertype::IPV4 => Ip::V4,
@@ -124,6 +125,7 @@ impl Layout {
     }
 
     /// Whether version and lengths in the headers are what the walk took them for.
+    #[inline]
     fn is_sound(&self, headers: &[u8]) -> bool {
         let network_len = self.l4.saturating_sub(self.l3);
         let transport_len = self.len.saturating_sub(self.l4);
@@ -188,12 +190,14 @@ impl Layout {
     #[inline]
     pub(super) fn pseudo_header(&self, headers: &[u8], payload_len: usize) -> Sum {
         let addresses = match self.ip {
-            Ip::V4 => self.l3 + 12..self.l3 + 20,
-            Ip::V6 => self.l3 + 8..self.l3 + 40,
+            Ip::V4 => chunk::<8>(headers, self.l3 + 12).map(Sum::of_header),
+            Ip::V6 => chunk::<32>(headers, self.l3 + 8).map(Sum::of_header),
         };
-        Sum::of(headers.get(addresses).unwrap_or_default())
+        let transport_len = self.len - self.l4 + payload_len;
+        addresses
+            .unwrap_or_default()
             .with_u16(self.transport.protocol().into())
-            .with_u32((self.len - self.l4 + payload_len) as u32)
+            .with_u32(transport_len as u32)
     }
 }
 
@@ -236,16 +240,22 @@ fn are_plain(mut options: &[u8]) -> bool {
     }
 }
 
+/// The `N` bytes at `at`; `None` if they are not all there.
+#[inline]
+pub(super) fn chunk<const N: usize>(bytes: &[u8], at: usize) -> Option<&[u8; N]> {
+    bytes.get(at..)?.first_chunk()
+}
+
 /// The big-endian 16-bit field at `at`; 0 beyond the end.
 #[inline]
 pub(super) fn be16(bytes: &[u8], at: usize) -> u16 {
-    bytes.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |field| u16::from_be_bytes(*field))
+    chunk(bytes, at).map_or(0, |field| u16::from_be_bytes(*field))
 }
 
 /// The big-endian 32-bit field at `at`; 0 beyond the end.
 #[inline]
 pub(super) fn be32(bytes: &[u8], at: usize) -> u32 {
-    bytes.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |field| u32::from_be_bytes(*field))
+    chunk(bytes, at).map_or(0, |field| u32::from_be_bytes(*field))
 }
 
 /// Stores `field` at `at`, if that is inside.

@@ -2,7 +2,7 @@
 
 use super::super::{
     checksum::Sum,
-    headers::{Ip, Layout, Transport, UDP_LEN, be16, be32, tcp_flags},
+    headers::{Ip, Layout, Transport, UDP_LEN, be16, be32, chunk, tcp_flags},
     packet::Packet,
 };
 
@@ -83,7 +83,7 @@ impl Arrival {
             || l4 - l3 == 20
                 && be16(bytes, l3 + 6) & !DONT_FRAGMENT == 0
                 && be16(bytes, l3 + 10) != 0xffff
-                && Sum::of(bytes.get(l3..l4).unwrap_or_default()).is_valid()
+                && chunk::<20>(bytes, l3).is_some_and(|header| Sum::of_header(header).is_valid())
     }
 
     #[inline]
@@ -114,10 +114,7 @@ impl Arrival {
 fn flow(bytes: &[u8], layout: Layout) -> u64 {
     // The golden ratio: a multiplication carries every bit upwards.
     const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
-    let word = |at: usize| {
-        let word = bytes.get(at..).and_then(<[u8]>::first_chunk);
-        word.map_or(0, |word| u64::from_ne_bytes(*word))
-    };
+    let word = |at| chunk(bytes, at).map_or(0, |word| u64::from_ne_bytes(*word));
     let mix = |hash: u64, word: u64| (hash ^ word).wrapping_mul(SPREAD).rotate_left(29);
     let hash = mix(0, be32(bytes, layout.l4).into());
     let hash = match layout.ip {

@@ -4,7 +4,7 @@ use nic_common::policy::Verdict;
 
 use super::{
     super::{
-        headers::{Ip, Layout, Transport, put},
+        headers::{Ip, Layout, Transport, be32, chunk, put, tcp_flags::CWR},
         packet::{Frag, Packet},
         segment::Ids,
     },
@@ -80,7 +80,6 @@ impl Held {
     /// Whether what counts on from packet to packet has counted on. Headers are alike.
     #[inline]
     fn follows(&self, next: &Arrival) -> bool {
-        use super::super::headers::tcp_flags::CWR;
         let in_sequence = match next.layout.transport {
             Transport::Tcp => {
                 next.sequence == self.first.sequence.wrapping_add(self.payload_len as u32)
@@ -182,13 +181,19 @@ impl Parts {
     /// Behind the last chained packet, if there is one, as the kernel has it.
     #[inline]
     fn add_frags(&mut self, packet: Packet, header_len: usize) {
-        let Packet { mut linear, frags, .. } = packet;
+        let Packet { mut linear, mut frags, .. } = packet;
         linear.advance(header_len as u32);
         let linear = if linear.is_empty() { None } else { Some(linear) };
-        let all = linear.into_iter().chain(frags);
-        match self.chain.last_mut() {
-            None => self.frags.extend(all),
-            Some(last) => last.frags.extend(all),
+        if let Some(last) = self.chain.last_mut() {
+            last.frags.extend(linear.into_iter().chain(frags));
+            return;
+        }
+        self.frags.extend(linear);
+        // Mostly there is one.
+        if frags.len() > 1 {
+            self.frags.extend(frags);
+        } else {
+            self.frags.extend(frags.pop());
         }
     }
 }
@@ -211,11 +216,10 @@ fn are_alike(a: &[u8], b: &[u8], layout: Layout) -> bool {
         mask
     };
     const TCP: [u8; 20] = {
-        use super::super::headers::tcp_flags::{CWR, FIN, PSH};
         let mut mask = [0xff; 20];
         // Sequence number, flags, checksum.
         [mask[4], mask[5], mask[6], mask[7]] = [0; 4];
-        mask[13] = !(CWR | FIN | PSH);
+        mask[13] = !(CWR | END);
         [mask[16], mask[17]] = [0; 2];
         mask
     };
@@ -240,29 +244,20 @@ fn are_alike(a: &[u8], b: &[u8], layout: Layout) -> bool {
 
 /// Whether packets have the same Ethernet header, VLANs, addresses and ports.
 fn are_of_one_flow((a, of_a): (&[u8], Layout), (b, of_b): (&[u8], Layout)) -> bool {
-    let addresses = |bytes: &[u8], layout: Layout| -> [u8; 32] {
-        let mut addresses = [0; 32];
-        let range = match layout.ip {
-            Ip::V4 => layout.l3 + 12..layout.l3 + 20,
-            Ip::V6 => layout.l3 + 8..layout.l3 + 40,
-        };
-        for (to, from) in addresses.iter_mut().zip(bytes.get(range).unwrap_or_default()) {
-            *to = *from;
-        }
-        addresses
+    let addresses = match of_a.ip {
+        Ip::V4 => of_a.l3 + 12..of_a.l3 + 20,
+        Ip::V6 => of_a.l3 + 8..of_a.l3 + 40,
     };
-    let ports = |bytes: &[u8], layout: Layout| super::super::headers::be32(bytes, layout.l4);
     (of_a.l3, of_a.ip, of_a.transport) == (of_b.l3, of_b.ip, of_b.transport)
         && same_bytes(a, b, 0, of_a.l3)
-        && addresses(a, of_a) == addresses(b, of_b)
-        && ports(a, of_a) == ports(b, of_b)
+        && same_bytes(a, b, addresses.start, addresses.end)
+        && be32(a, of_a.l4) == be32(b, of_b.l4)
 }
 
 /// Whether the bits of `mask` are the same in both, from `at` on.
-#[inline]
+#[inline(always)]
 fn same_bits<const N: usize>(a: &[u8], b: &[u8], at: usize, mask: &[u8; N]) -> bool {
-    let header = |bytes: &[u8]| bytes.get(at..).and_then(<[u8]>::first_chunk::<N>).copied();
-    let (Some(a), Some(b)) = (header(a), header(b)) else { return false };
+    let (Some(a), Some(b)) = (chunk::<N>(a, at), chunk::<N>(b, at)) else { return false };
     (0..N).fold(0, |different, byte| different | (a[byte] ^ b[byte]) & mask[byte]) == 0
 }
 
