@@ -10,7 +10,7 @@
 /// [`Sum::with_u16`] and [`Sum::with_u32`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum {
-    /// Below 2^33 when it comes from bytes: no number of additions that a packet needs overflows.
+    /// Below 2^36 when it comes from bytes: no number of additions that a packet needs overflows.
     total: u64,
 }
 
