@@ -5,6 +5,7 @@ use super::super::{
     headers::{Ip, Layout, Transport, UDP_LEN, be16, be32, chunk, tcp_flags},
     packet::Packet,
 };
+use super::BUCKETS;
 
 /// What GRO has to know of a packet.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +31,13 @@ impl Arrival {
     pub(super) fn of(packet: &Packet) -> Option<Self> {
         let bytes = &*packet.linear;
         let layout = Layout::of(bytes, &packet.info).ok()?;
+        Some(Self::with(packet, layout, flow(bytes, layout)))
+    }
+
+    /// A packet whose headers have this layout.
+    #[inline]
+    pub(super) fn with(packet: &Packet, layout: Layout, flow: u64) -> Self {
+        let bytes = &*packet.linear;
         let (sequence, flags) = match layout.transport {
             Transport::Tcp => {
                 let flags = bytes.get(layout.l4 + 13).copied().unwrap_or_default();
@@ -42,7 +50,13 @@ impl Arrival {
             Ip::V6 => 0,
         };
         let payload_len = packet.len() - layout.len;
-        Some(Self { layout, flow: flow(bytes, layout), payload_len, sequence, flags, id })
+        Self { layout, flow, payload_len, sequence, flags, id }
+    }
+
+    /// Which group its flow is in.
+    #[inline]
+    pub(super) const fn bucket(&self) -> usize {
+        self.flow as usize % BUCKETS
     }
 
     /// Whether the packet ends a large packet that it joins, and starts none.

@@ -70,11 +70,30 @@ impl Held {
         }
         let (ours, theirs) = (&*self.head.linear, &*packet.linear);
         if self.first.layout == arrival.layout && are_alike(ours, theirs, arrival.layout) {
-            let follows = self.follows(arrival);
-            return Some(if follows { Relation::Next } else { Relation::SameFlow });
+            return Some(self.relation_of_alike(arrival));
         }
         are_of_one_flow((ours, self.first.layout), (theirs, arrival.layout))
             .then_some(Relation::SameFlow)
+    }
+
+    /// `packet` and what it is to these, if their headers are alike: so there is no need to find
+    /// out anew what those are.
+    #[inline]
+    pub(super) fn if_alike(&self, packet: &Packet) -> Option<(Arrival, Relation)> {
+        let Arrival { layout, flow, .. } = self.first;
+        let is_alike = packet.info == self.head.info
+            && packet.linear.len() >= layout.len
+            && are_alike(&self.head.linear, &packet.linear, layout);
+        if !is_alike {
+            return None;
+        }
+        let arrival = Arrival::with(packet, layout, flow);
+        Some((arrival, self.relation_of_alike(&arrival)))
+    }
+
+    #[inline]
+    fn relation_of_alike(&self, arrival: &Arrival) -> Relation {
+        if self.follows(arrival) { Relation::Next } else { Relation::SameFlow }
     }
 
     /// Whether what counts on from packet to packet has counted on. Headers are alike.
@@ -226,17 +245,15 @@ fn are_alike(a: &[u8], b: &[u8], layout: Layout) -> bool {
     // Ports only.
     const UDP: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
     let Layout { l3, l4, len, ip, transport } = layout;
-    let (network_alike, network_end) = match ip {
-        Ip::V4 => (same_bits(a, b, l3, &IPV4), l3 + IPV4.len()),
-        Ip::V6 => (same_bits(a, b, l3, &IPV6), l3 + IPV6.len()),
+    let (network, network_end) = match ip {
+        Ip::V4 => (difference(a, b, l3, &IPV4), l3 + IPV4.len()),
+        Ip::V6 => (difference(a, b, l3, &IPV6), l3 + IPV6.len()),
     };
-    let (transport_alike, transport_end) = match transport {
-        Transport::Tcp => (same_bits(a, b, l4, &TCP), l4 + TCP.len()),
-        Transport::Udp => (same_bits(a, b, l4, &UDP), l4 + UDP.len()),
+    let (transport, transport_end) = match transport {
+        Transport::Tcp => (difference(a, b, l4, &TCP), l4 + TCP.len()),
+        Transport::Udp => (difference(a, b, l4, &UDP), l4 + UDP.len()),
     };
-    same_bits(a, b, 0, &ETHERNET)
-        && network_alike
-        && transport_alike
+    difference(a, b, 0, &ETHERNET) | network | transport == 0
         && same_bytes(a, b, ETHERNET.len(), l3)
         && same_bytes(a, b, network_end, l4)
         && same_bytes(a, b, transport_end, len)
@@ -254,11 +271,16 @@ fn are_of_one_flow((a, of_a): (&[u8], Layout), (b, of_b): (&[u8], Layout)) -> bo
         && be32(a, of_a.l4) == be32(b, of_b.l4)
 }
 
-/// Whether the bits of `mask` are the same in both, from `at` on.
+/// 0 if the bits of `mask` are the same in both, from `at` on.
 #[inline(always)]
-fn same_bits<const N: usize>(a: &[u8], b: &[u8], at: usize, mask: &[u8; N]) -> bool {
-    let (Some(a), Some(b)) = (chunk::<N>(a, at), chunk::<N>(b, at)) else { return false };
-    (0..N).fold(0, |different, byte| different | (a[byte] ^ b[byte]) & mask[byte]) == 0
+fn difference<const N: usize>(a: &[u8], b: &[u8], at: usize, mask: &[u8; N]) -> u64 {
+    const WORD: usize = 8;
+    const { assert!(N >= WORD) };
+    let (Some(a), Some(b)) = (chunk::<N>(a, at), chunk::<N>(b, at)) else { return u64::MAX };
+    let word = |bytes: &[u8; N], at| chunk(bytes, at).map_or(0, |word| u64::from_ne_bytes(*word));
+    let differing = |at| (word(a, at) ^ word(b, at)) & word(mask, at);
+    // The last word may overlap the one before.
+    (0..N / WORD).fold(differing(N - WORD), |all, index| all | differing(index * WORD))
 }
 
 #[inline]

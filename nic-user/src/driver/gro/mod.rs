@@ -83,6 +83,8 @@ pub struct Counters {
 pub struct Gro {
     limits: Limits,
     buckets: [Vec<Held>; BUCKETS],
+    /// Bucket and index of what the last packet joined.
+    recent: (usize, usize),
     /// Room for the parts of large packets to come.
     spare: Vec<Parts>,
     counters: Counters,
@@ -95,6 +97,7 @@ impl Gro {
         Self {
             limits: Limits { max_len },
             buckets: [const { Vec::new() }; BUCKETS],
+            recent: (0, 0),
             spare: Vec::new(),
             counters: Counters::default(),
         }
@@ -109,15 +112,16 @@ impl Gro {
     #[inline]
     pub fn receive(&mut self, packet: Packet, mut each: impl FnMut(Received<'_>)) {
         self.counters.received += 1;
-        let Some(arrival) = Arrival::of(&packet) else {
+        let Some((arrival, found)) = self.recognise(&packet) else {
             self.counters.alone += 1;
             return each(Received::Packet(packet));
         };
         let fits = arrival.is_sound(&packet);
-        let bucket = &mut self.buckets[arrival.flow as usize % BUCKETS];
-        if let Some((index, relation)) = find(bucket, &arrival, &packet)
+        let bucket = &mut self.buckets[arrival.bucket()];
+        if let Some((index, relation)) = found
             && let Some(held) = bucket.get_mut(index)
         {
+            self.recent = (arrival.bucket(), index);
             if fits && relation == Relation::Next && held.has_room(&arrival, self.limits) {
                 let is_end = held.join(packet, &arrival, &mut self.counters);
                 if is_end {
@@ -147,10 +151,25 @@ impl Gro {
         }
     }
 
+    /// The packet, and which held one it has to do with. Mostly it is that of the packet before.
+    #[inline]
+    fn recognise(&self, packet: &Packet) -> Option<(Arrival, Option<(usize, Relation)>)> {
+        let (bucket, index) = self.recent;
+        let recent = self.buckets.get(bucket).and_then(|bucket| bucket.get(index));
+        if let Some((arrival, relation)) = recent.and_then(|held| held.if_alike(packet)) {
+            return Some((arrival, Some((index, relation))));
+        }
+        let arrival = Arrival::of(packet)?;
+        let mut held = (0..).zip(&self.buckets[arrival.bucket()]);
+        let found = held.find_map(|(index, held)| Some((index, held.relation(&arrival, packet)?)));
+        Some((arrival, found))
+    }
+
     fn hold(&mut self, packet: Packet, arrival: &Arrival, each: &mut impl FnMut(Received<'_>)) {
         let parts = self.spare.pop().unwrap_or_default();
-        let bucket = &mut self.buckets[arrival.flow as usize % BUCKETS];
+        let bucket = &mut self.buckets[arrival.bucket()];
         let oldest = if bucket.len() == MAX_HELD { Some(bucket.remove(0)) } else { None };
+        self.recent = (arrival.bucket(), bucket.len());
         bucket.push(Held::new(packet, arrival, parts));
         if let Some(oldest) = oldest {
             self.hand_out(oldest, each);
@@ -163,10 +182,4 @@ impl Gro {
         self.counters.alone += u64::from(!is_merged);
         self.spare.push(held.hand_out(each));
     }
-}
-
-/// The held packet that `arrival` has to do with, and what.
-#[inline]
-fn find(bucket: &[Held], arrival: &Arrival, packet: &Packet) -> Option<(usize, Relation)> {
-    (0..).zip(bucket).find_map(|(index, held)| Some((index, held.relation(arrival, packet)?)))
 }
