@@ -6,13 +6,16 @@ use std::{
     time::Duration,
 };
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::{
+    errno::Errno,
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+};
 
 use super::{
     buffers::Buffers,
     queue::{Queue, Statistics},
     receive::Building,
-    socket::{Interface, Options},
+    socket::{CHECK_INTERVAL, Interface, Options},
 };
 use crate::error::{Error, Result};
 
@@ -82,14 +85,28 @@ impl Port {
 /// Waits until something has arrived at any of these ports, or for `timeout`; whether something
 /// has. Fails if an interface is gone.
 pub fn wait(ports: &[&Port], timeout: Duration) -> Result<bool> {
-    let queues = || ports.iter().flat_map(|port| &port.queues);
-    queues().try_for_each(Queue::check)?;
-    let mut fds: Vec<_> =
-        queues().map(|queue| PollFd::new(queue.as_fd(), PollFlags::POLLIN)).collect();
+    let mut left = timeout;
+    loop {
+        let queues = || ports.iter().flat_map(|port| &port.queues);
+        queues().try_for_each(Queue::check)?;
+        let now = left.min(CHECK_INTERVAL);
+        if poll_in(queues().map(AsFd::as_fd), now)? {
+            return Ok(true);
+        }
+        left -= now;
+        if left.is_zero() {
+            return Ok(false);
+        }
+    }
+}
+
+/// Whether there is anything to read from any of `fds` within `timeout`.
+fn poll_in<'a>(fds: impl Iterator<Item = BorrowedFd<'a>>, timeout: Duration) -> Result<bool> {
+    let mut fds: Vec<_> = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
     let timeout = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX);
     match poll(&mut fds, timeout) {
         Ok(ready) => Ok(ready > 0),
-        Err(nix::errno::Errno::EINTR) => Ok(false),
+        Err(Errno::EINTR) => Ok(false),
         Err(errno) => Err(Error::io("wait for packets", &errno.into())),
     }
 }

@@ -303,7 +303,8 @@ impl Queue {
         self.sent.frames - self.sent.completed
     }
 
-    /// Waits until something has arrived, under tokio. Fails if the interface is gone.
+    /// Waits until something has arrived, under tokio with its timers. Fails if the interface is
+    /// gone.
     pub async fn readable(&mut self) -> Result<()> {
         self.socket.arrived().await.map_err(|error| self.gone(&error))
     }

@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "every test uses a part of it")]
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use nic_user::lab::Host;
 
@@ -95,6 +95,7 @@ const fn instruction(code: u8, registers: u8, value: u32) -> Instruction {
 }
 
 const BPF_PROG_TYPE_XDP: u32 = 6;
+const BPF_XDP: u32 = 37;
 
 fn load(prog_type: u32, prog_flags: u32, instructions: &[Instruction]) -> OwnedFd {
     const BPF_PROG_LOAD: i32 = 5;
@@ -143,6 +144,13 @@ pub fn redirect_loopback(host: &Host) -> OwnedFd {
     attach(host, &program, loopback, BPF_TCX_EGRESS)
 }
 
+/// Drops what arrives at a host's interface, as long as the returned link is open.
+pub fn drop_all(host: &Host) -> OwnedFd {
+    const XDP_DROP: u32 = 1;
+    let instructions = [instruction(MOV, 0, XDP_DROP), instruction(EXIT, 0, 0)];
+    attach(host, &load(BPF_PROG_TYPE_XDP, 0, &instructions), host.ifindex(), BPF_XDP)
+}
+
 /// Gives what arrives at a host's interface to AF_XDP sockets, by queue, as long as it exists;
 /// what arrives at queues without a socket is the kernel's.
 pub struct ToSockets {
@@ -154,7 +162,6 @@ impl ToSockets {
     const QUEUES: u32 = 64;
 
     pub fn attach(host: &Host) -> Self {
-        const BPF_XDP: u32 = 37;
         const BPF_F_XDP_HAS_FRAGS: u32 = 1 << 5;
         let sockets = Self::map();
         let program = load(BPF_PROG_TYPE_XDP, BPF_F_XDP_HAS_FRAGS, &Self::program(&sockets));
@@ -194,16 +201,32 @@ impl ToSockets {
 
     /// From now on the socket gets what arrives at the queue.
     pub fn insert(&self, queue: u32, socket: impl AsRawFd) -> io::Result<()> {
-        const BPF_MAP_UPDATE_ELEM: i32 = 2;
-        let socket = socket.as_raw_fd();
-        let attributes = MapUpdate {
-            map_fd: self.sockets.as_raw_fd() as u32,
-            _pad: 0,
-            key: &raw const queue as u64,
-            value: &raw const socket as u64,
-            flags: 0,
-        };
-        bpf(BPF_MAP_UPDATE_ELEM, &attributes).map(drop)
+        insert(self.as_raw_fd(), queue, socket.as_raw_fd())
+    }
+}
+
+/// Puts a socket into the map of a [`ToSockets`].
+pub fn insert(map: RawFd, queue: u32, socket: RawFd) -> io::Result<()> {
+    const BPF_MAP_UPDATE_ELEM: i32 = 2;
+    let attributes = MapUpdate {
+        map_fd: map as u32,
+        _pad: 0,
+        key: &raw const queue as u64,
+        value: &raw const socket as u64,
+        flags: 0,
+    };
+    bpf(BPF_MAP_UPDATE_ELEM, &attributes).map(drop)
+}
+
+impl AsRawFd for ToSockets {
+    fn as_raw_fd(&self) -> RawFd {
+        self.sockets.as_raw_fd()
+    }
+}
+
+impl AsFd for ToSockets {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.sockets.as_fd()
     }
 }
 

@@ -12,13 +12,17 @@ use std::{
     ptr::NonNull,
     rc::Rc,
     sync::atomic::Ordering::Relaxed,
+    time::Duration,
 };
 
 use nix::errno::Errno;
 pub(super) use open::TX_METADATA_LEN;
 pub use open::{Access, BusyPoll, Interface, Mode, Options};
 use sys::{MappedRing, Mapping};
-use tokio::io::{Interest, unix::AsyncFd};
+use tokio::{
+    io::{Interest, unix::AsyncFd},
+    time::timeout,
+};
 
 use super::{
     buffers::Buffers,
@@ -28,6 +32,10 @@ use super::{
     sync::AtomicU32,
 };
 use crate::error::Result;
+
+/// How often who waits looks whether the interface is still there: its end wakes nobody, because
+/// `xsk_poll` (net/xdp/xsk.c) tells nothing about a socket that has lost it.
+pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// A ring, mapped as long as it is used.
 #[derive(Debug)]
@@ -222,7 +230,8 @@ impl Socket {
         sys::statistics(self.as_fd())
     }
 
-    /// Waits until there is something to receive, or the interface is gone; under tokio.
+    /// Waits until there is something to receive, or the interface is gone; under tokio with its
+    /// timers.
     pub async fn arrived(&mut self) -> io::Result<()> {
         if self.watch.is_none() {
             let fd = Rc::clone(&self.fd);
@@ -233,7 +242,8 @@ impl Socket {
         while !self.has_arrived() {
             self.take_error()?;
             let Some(watch) = &self.watch else { return Ok(()) };
-            let mut ready = watch.readable().await?;
+            let Ok(ready) = timeout(CHECK_INTERVAL, watch.readable()).await else { continue };
+            let mut ready = ready?;
             if self.rings.rx.ring.peek(1).len() == 0 {
                 ready.clear_ready();
             }

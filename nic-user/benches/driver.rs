@@ -1,0 +1,82 @@
+//! The driver beside a C program over libxdp that does the same, on a veth pair in copy mode: one
+//! processor generates and receives, another one runs the program.
+//!
+//! `--bounce` shows what the bounce path does for a consumer that holds its packets; `--soak
+//! SECONDS` runs everything at once and checks that no frame is ever lost.
+
+mod measure;
+mod xsk;
+
+use std::error::Error;
+
+use measure::{Floors, Spread};
+use nic_user::report::{
+    style::Style,
+    table::{Align, Table},
+};
+use xsk::{Job, Peer, Stage};
+
+/// Rounds of one measurement, an odd number.
+const ROUNDS: usize = 7;
+/// Lengths of frames without FCS.
+const LENGTHS: [usize; 2] = [60, 1500];
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+fn main() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().collect();
+    let has = |flag: &str| arguments.iter().any(|argument| argument == flag);
+    // `cargo test --benches` only wants to know that it starts.
+    if !has("--bench") {
+        return Ok(());
+    }
+    measure::warn_if_busy();
+    compare()
+}
+
+/// The table of both programs.
+fn compare() -> Result<()> {
+    let peer = Peer::build()?;
+    let columns = [
+        ("JOB", Align::Left),
+        ("FRAME", Align::Right),
+        ("C, Mpps", Align::Right),
+        ("DRIVER, Mpps", Align::Right),
+        ("RATIO", Align::Right),
+    ];
+    let mut table = Table::new(columns);
+    let mut floors = Floors::default();
+    let only = std::env::var("JOB").ok();
+    for job in Job::ALL {
+        if only.as_ref().is_some_and(|only| only != job.name()) {
+            continue;
+        }
+        for len in LENGTHS {
+            let (theirs, ours, ratio) = measure_job(&peer, job, len)?;
+            table.push([
+                job.name().into(),
+                format!("{len} B"),
+                theirs.text(),
+                ours.text(),
+                format!("{:.2} ({:.2}-{:.2})", ratio.median, ratio.min, ratio.max),
+            ]);
+            let what = format!("{} of {len} bytes: C over the driver", job.name());
+            floors.check(&what, 1.0 / ratio.median, 1.0, "x");
+        }
+    }
+    table.write(&mut std::io::stdout(), Style::Plain)?;
+    Ok(floors.result()?)
+}
+
+fn measure_job(peer: &Peer, job: Job, len: usize) -> Result<(Spread, Spread, Spread)> {
+    let stage = Stage::new(job, len)?;
+    let (mut theirs, mut ours, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let their = peer.run(&stage)?;
+        let our = xsk::run(&stage)?;
+        theirs.push(their / 1e6);
+        ours.push(our / 1e6);
+        ratios.push(our / their);
+    }
+    Ok((Spread::of(theirs), Spread::of(ours), Spread::of(ratios)))
+}

@@ -1,0 +1,144 @@
+//! The same over the driver.
+
+use std::rc::Rc;
+
+use nic_common::policy::CopyPolicy;
+use nic_user::{
+    driver::{
+        Interface, Mode, Options,
+        buffers::{Buffers, Layout},
+        packet::Frag,
+        port::{Config, Port},
+        queue::Queue,
+        receive::Building,
+    },
+    error::{Error, Result},
+};
+
+use nix::time::{ClockId, clock_gettime};
+
+use super::{
+    Job,
+    stage::{MILLISECONDS, PROGRAM_CPU, Stage, pin},
+};
+
+const BATCH: u32 = 64;
+
+/// Packets per second.
+pub fn run(stage: &Stage) -> Result<f64> {
+    stage.with_traffic(|| {
+        std::thread::scope(|scope| {
+            let program = scope.spawn(|| {
+                pin(PROGRAM_CPU);
+                measure(stage)
+            });
+            program.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    })
+}
+
+fn measure(stage: &Stage) -> Result<f64> {
+    let mut program = Program::new(stage)?;
+    // Time starts with the first packet.
+    while program.turn(stage)? == 0 {}
+    let start = processor_time()?;
+    let mut packets = 0;
+    while processor_time()? - start < f64::from(MILLISECONDS) / 1e3 {
+        for _ in 0..256 {
+            packets += program.turn(stage)?;
+        }
+    }
+    Ok(packets as f64 / (processor_time()? - start))
+}
+
+/// What this thread had of the processor, in seconds.
+fn processor_time() -> Result<f64> {
+    let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID);
+    let time = time.map_err(|errno| Error::io("read the time", &errno.into()))?;
+    Ok(time.tv_sec() as f64 + time.tv_nsec() as f64 / 1e9)
+}
+
+struct Program {
+    port: Port,
+    batch: Vec<Frag>,
+}
+
+impl Program {
+    fn new(stage: &Stage) -> Result<Self> {
+        let number = |name: &str, default| {
+            std::env::var(name).ok().and_then(|it| it.parse().ok()).unwrap_or(default)
+        };
+        let options = Options {
+            mode: Mode::Copy,
+            fill: number("FILL", 1024),
+            rx_size: number("RX", 2048),
+            tx_size: number("TX", 2048),
+            ..Options::default()
+        };
+        let layout = Layout {
+            frames: number("FRAMES", 4096),
+            frame_size: number("SIZE", 2048),
+            ..Layout::default()
+        };
+        let policy = CopyPolicy { rx_copybreak: 0, max_linear: 0, split: false };
+        let building = Building { policy, bounce_below: 0 };
+        let config = Config { queues: vec![0], building, options };
+        let host = stage.host();
+        let interface = Interface {
+            name: host.interface(),
+            ifindex: host.ifindex(),
+            netns: Some(host.netns()),
+        };
+        let port = Port::open(&interface, &config, &Buffers::new(layout)?, |queue, socket| {
+            let inserted = stage.sockets.insert(queue, std::os::fd::AsRawFd::as_raw_fd(&socket));
+            inserted.map_err(|error| Error::io("register a socket", &error))
+        })?;
+        Ok(Self { port, batch: Vec::with_capacity(BATCH as usize) })
+    }
+
+    /// Works on a batch; how many packets that was.
+    fn turn(&mut self, stage: &Stage) -> Result<u64> {
+        let buffers = Rc::clone(self.port.buffers());
+        let [queue] = self.port.queues_mut() else { return Ok(0) };
+        match stage.job {
+            Job::RxDrop => Ok(queue.receive_frames(BATCH, |frag, _| drop(frag)).into()),
+            Job::TxOnly => send(queue, &buffers, &stage.frame),
+            Job::L2Forward => forward(queue, &mut self.batch),
+        }
+    }
+}
+
+fn send(queue: &mut Queue, buffers: &Buffers, frame: &[u8]) -> Result<u64> {
+    let mut sent = 0;
+    while sent < u64::from(BATCH)
+        && let Some(free) = buffers.frames().take()
+    {
+        let mut frag = Frag::empty(free, 0);
+        frag.append(frame);
+        if queue.send_frame(frag, false).is_err() {
+            break;
+        }
+        sent += 1;
+    }
+    queue.flush()?;
+    Ok(sent)
+}
+
+fn forward(queue: &mut Queue, batch: &mut Vec<Frag>) -> Result<u64> {
+    let received = queue.receive_frames(BATCH, |frag, _| batch.push(frag));
+    for mut frag in batch.drain(..) {
+        swap_addresses(&mut frag);
+        // A full ring drops.
+        let _ = queue.send_frame(frag, false);
+    }
+    queue.flush()?;
+    Ok(received.into())
+}
+
+fn swap_addresses(frame: &mut [u8]) {
+    if let Some((destination, rest)) = frame.split_first_chunk_mut::<6>()
+        && let Some(source) = rest.first_chunk_mut::<6>()
+    {
+        std::mem::swap(destination, source);
+    }
+}

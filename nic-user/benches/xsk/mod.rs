@@ -1,0 +1,31 @@
+//! The jobs, in C and over the driver.
+
+#[path = "../../tests/generator/mod.rs"]
+mod generator;
+mod jobs;
+mod peer;
+mod stage;
+
+pub use jobs::run;
+pub use peer::Peer;
+pub use stage::Stage;
+
+/// What the programs do with packets.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Job {
+    RxDrop,
+    TxOnly,
+    L2Forward,
+}
+
+impl Job {
+    pub const ALL: [Self; 3] = [Self::RxDrop, Self::TxOnly, Self::L2Forward];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::RxDrop => "rx-drop",
+            Self::TxOnly => "tx-only",
+            Self::L2Forward => "l2-forward",
+        }
+    }
+}

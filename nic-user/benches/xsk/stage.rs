@@ -1,0 +1,83 @@
+//! The lab that the programs run in: what they receive, and who takes what they send.
+
+use std::{
+    os::fd::OwnedFd,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    thread,
+};
+
+use nic_user::{
+    error::Result,
+    lab::{Host, Lab, Shape, frames::Ends, traffic::IpVersion::V4},
+};
+use nix::{
+    sched::{CpuSet, sched_setaffinity},
+    unistd::Pid,
+};
+
+use super::{
+    Job,
+    generator::{Generator, ToSockets, drop_all},
+};
+
+/// Where the generator and the kernel's receiving run.
+const KERNEL_CPU: usize = 0;
+/// Where the program runs.
+pub const PROGRAM_CPU: usize = 1;
+
+/// How long one measurement takes.
+pub const MILLISECONDS: u32 = 700;
+
+pub struct Stage {
+    pub job: Job,
+    /// What is received or sent.
+    pub frame: Vec<u8>,
+    pub sockets: ToSockets,
+    /// Drops what the program sends.
+    _drop: OwnedFd,
+    lab: Lab,
+}
+
+impl Stage {
+    pub fn new(job: Job, len: usize) -> Result<Self> {
+        let lab = Lab::new(Shape { queues: 1, mtu: 1500 })?;
+        let ends = Ends::between(lab.a(), lab.b());
+        let mut frame = ends.ethernet(ends.ipv4(ends.udp(V4, &vec![0xa5; len - 42])));
+        frame.truncate(len);
+        let sockets = ToSockets::attach(lab.b());
+        let drop = drop_all(lab.a());
+        Ok(Self { job, frame, sockets, _drop: drop, lab })
+    }
+
+    /// Where the program runs.
+    pub const fn host(&self) -> &Host {
+        self.lab.b()
+    }
+
+    /// Runs `program` while frames arrive, if its job is to receive.
+    pub fn with_traffic<T>(&self, program: impl FnOnce() -> T) -> T {
+        let stop = AtomicBool::new(self.job == Job::TxOnly);
+        thread::scope(|scope| {
+            scope.spawn(|| self.generate(&stop));
+            let result = program();
+            stop.store(true, Relaxed);
+            result
+        })
+    }
+
+    fn generate(&self, stop: &AtomicBool) {
+        const AT_ONCE: u32 = 1 << 18;
+        pin(KERNEL_CPU);
+        let generator = Generator::new(self.lab.a());
+        while !stop.load(Relaxed) {
+            generator.send(&self.frame, AT_ONCE);
+        }
+    }
+}
+
+/// Keeps this thread, and those that it starts, on one processor; on a machine with less, on what
+/// there is.
+pub fn pin(cpu: usize) {
+    let mut cpus = CpuSet::new();
+    let _ = cpus.set(cpu).and_then(|()| sched_setaffinity(Pid::from_raw(0), &cpus));
+}
