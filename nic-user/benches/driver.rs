@@ -7,19 +7,21 @@
 mod measure;
 mod xsk;
 
-use std::error::Error;
+use std::{error::Error, time::Duration};
 
 use measure::{Floors, Spread};
 use nic_user::report::{
     style::Style,
     table::{Align, Table},
 };
-use xsk::{Job, Peer, Stage};
+use xsk::{Job, Peer, Stage, bounce};
 
 /// Rounds of one measurement, an odd number.
 const ROUNDS: usize = 7;
 /// Lengths of frames without FCS.
 const LENGTHS: [usize; 2] = [60, 1500];
+/// Frames of the memory of a consumer that holds its packets.
+const POOLS: [u32; 4] = [512, 1024, 2048, 4096];
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -31,7 +33,50 @@ fn main() -> Result<()> {
         return Ok(());
     }
     measure::warn_if_busy();
-    compare()
+    if let Some(at) = arguments.iter().position(|argument| argument == "--soak") {
+        let seconds = arguments.get(at + 1).and_then(|seconds| seconds.parse().ok());
+        return soak(seconds.ok_or("--soak takes a number of seconds")?);
+    }
+    if has("--bounce") { bounce() } else { compare() }
+}
+
+fn soak(seconds: u64) -> Result<()> {
+    println!("{:#?}", xsk::soak::run(Duration::from_secs(seconds))?);
+    println!("every frame is home");
+    Ok(())
+}
+
+/// What becomes of the packets when each is held.
+fn bounce() -> Result<()> {
+    println!("{} packets/s of 60 bytes, each held for {:?}\n", bounce::OFFERED, bounce::HOLD);
+    let columns = [
+        ("FRAMES", Align::Right),
+        ("BOUNCE", Align::Left),
+        ("DELIVERED", Align::Right),
+        ("FRAG_ALLOC", Align::Right),
+        ("FRAG_ALLOC_ERR", Align::Right),
+        ("P50 us", Align::Right),
+        ("P99 us", Align::Right),
+        ("P99.9 us", Align::Right),
+    ];
+    let mut table = Table::new(columns);
+    for frames in POOLS {
+        for with_bounce in [false, true] {
+            let outcome = bounce::measure(frames, with_bounce)?;
+            let latency = |share| format!("{:.0}", outcome.latency(share));
+            table.push([
+                frames.to_string(),
+                if with_bounce { "yes" } else { "no" }.into(),
+                format!("{:.1} %", 100.0 * outcome.delivered()),
+                outcome.built.frag_alloc.to_string(),
+                outcome.built.frag_alloc_err.to_string(),
+                latency(0.5),
+                latency(0.99),
+                latency(0.999),
+            ]);
+        }
+    }
+    Ok(table.write(&mut std::io::stdout(), Style::Plain)?)
 }
 
 /// The table of both programs.
@@ -46,11 +91,7 @@ fn compare() -> Result<()> {
     ];
     let mut table = Table::new(columns);
     let mut floors = Floors::default();
-    let only = std::env::var("JOB").ok();
     for job in Job::ALL {
-        if only.as_ref().is_some_and(|only| only != job.name()) {
-            continue;
-        }
         for len in LENGTHS {
             let (theirs, ours, ratio) = measure_job(&peer, job, len)?;
             table.push([

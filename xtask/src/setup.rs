@@ -49,15 +49,21 @@ const NEEDS: [Need; 3] = [
     },
 ];
 
-/// A program, and the Debian package that has it.
+/// A program, or a file by its whole path, and the Debian package that has it.
 type Program = (&'static str, &'static str);
 
 /// What tests compare with, and make their sandboxes with.
 const TOOLS: [Program; 3] = [("ip", "iproute2"), ("setpriv", "util-linux"), ("ethtool", "ethtool")];
 
 /// What benchmarks compare with.
-const PEERS: [Program; 3] =
-    [("ethtool", "ethtool"), ("bpftool", "bpftool"), ("xdp-loader", "xdp-tools")];
+const PEERS: [Program; 6] = [
+    ("ethtool", "ethtool"),
+    ("bpftool", "bpftool"),
+    ("xdp-loader", "xdp-tools"),
+    ("cc", "gcc"),
+    ("/usr/include/xdp/xsk.h", "libxdp-dev"),
+    ("/usr/include/bpf/bpf.h", "libbpf-dev"),
+];
 
 /// Runs the subcommand.
 pub fn run(args: &Args) -> Result<()> {

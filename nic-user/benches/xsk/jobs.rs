@@ -2,23 +2,22 @@
 
 use std::rc::Rc;
 
-use nic_common::policy::CopyPolicy;
 use nic_user::{
     driver::{
-        Interface, Mode, Options,
+        Options,
         buffers::{Buffers, Layout},
         packet::Frag,
-        port::{Config, Port},
+        port::Port,
         queue::Queue,
         receive::Building,
     },
     error::{Error, Result},
 };
-
 use nix::time::{ClockId, clock_gettime};
 
 use super::{
     Job,
+    ports::{WHOLE, open},
     stage::{MILLISECONDS, PROGRAM_CPU, Stage, pin},
 };
 
@@ -65,34 +64,10 @@ struct Program {
 
 impl Program {
     fn new(stage: &Stage) -> Result<Self> {
-        let number = |name: &str, default| {
-            std::env::var(name).ok().and_then(|it| it.parse().ok()).unwrap_or(default)
-        };
-        let options = Options {
-            mode: Mode::Copy,
-            fill: number("FILL", 1024),
-            rx_size: number("RX", 2048),
-            tx_size: number("TX", 2048),
-            ..Options::default()
-        };
-        let layout = Layout {
-            frames: number("FRAMES", 4096),
-            frame_size: number("SIZE", 2048),
-            ..Layout::default()
-        };
-        let policy = CopyPolicy { rx_copybreak: 0, max_linear: 0, split: false };
-        let building = Building { policy, bounce_below: 0 };
-        let config = Config { queues: vec![0], building, options };
-        let host = stage.host();
-        let interface = Interface {
-            name: host.interface(),
-            ifindex: host.ifindex(),
-            netns: Some(host.netns()),
-        };
-        let port = Port::open(&interface, &config, &Buffers::new(layout)?, |queue, socket| {
-            let inserted = stage.sockets.insert(queue, std::os::fd::AsRawFd::as_raw_fd(&socket));
-            inserted.map_err(|error| Error::io("register a socket", &error))
-        })?;
+        let building = Building { policy: WHOLE, bounce_below: 0 };
+        let buffers = Buffers::new(Layout::default())?;
+        let fill = Options::default().fill;
+        let port = open(stage.host(), &stage.sockets, building, fill, &buffers)?;
         Ok(Self { port, batch: Vec::with_capacity(BATCH as usize) })
     }
 

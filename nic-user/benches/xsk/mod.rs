@@ -1,9 +1,12 @@
 //! The jobs, in C and over the driver.
 
+pub mod bounce;
 #[path = "../../tests/generator/mod.rs"]
 mod generator;
 mod jobs;
 mod peer;
+mod ports;
+pub mod soak;
 mod stage;
 
 pub use jobs::run;

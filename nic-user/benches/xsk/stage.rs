@@ -21,7 +21,7 @@ use super::{
 };
 
 /// Where the generator and the kernel's receiving run.
-const KERNEL_CPU: usize = 0;
+pub const KERNEL_CPU: usize = 0;
 /// Where the program runs.
 pub const PROGRAM_CPU: usize = 1;
 

@@ -10,6 +10,7 @@ use nix::{
     errno::Errno,
     poll::{PollFd, PollFlags, PollTimeout, poll},
 };
+use smallvec::SmallVec;
 
 use super::{
     buffers::Buffers,
@@ -102,7 +103,7 @@ pub fn wait(ports: &[&Port], timeout: Duration) -> Result<bool> {
 
 /// Whether there is anything to read from any of `fds` within `timeout`.
 fn poll_in<'a>(fds: impl Iterator<Item = BorrowedFd<'a>>, timeout: Duration) -> Result<bool> {
-    let mut fds: Vec<_> = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+    let mut fds: SmallVec<[_; 8]> = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
     let timeout = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX);
     match poll(&mut fds, timeout) {
         Ok(ready) => Ok(ready > 0),

@@ -178,6 +178,118 @@ fn appended(mut frag: Frag, bytes: &[u8]) -> Option<Frag> {
 
 /// The headers of a packet whose first frame is `bytes`.
 #[inline]
-fn headers(bytes: &[u8]) -> HeaderInfo {
+pub(super) fn headers(bytes: &[u8]) -> HeaderInfo {
     HeaderInfo::of_common(bytes).unwrap_or_else(|| HeaderInfo::of(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        driver::buffers::Layout,
+        lab::{frames::Ends, traffic::IpVersion::V4},
+    };
+
+    const POLICY: CopyPolicy = CopyPolicy { rx_copybreak: 100, max_linear: 256, split: true };
+
+    fn buffers(copies: u32) -> Rc<Buffers> {
+        Buffers::new(Layout { frames: 8, copies, ..Layout::default() }).unwrap()
+    }
+
+    fn builder(buffers: &Rc<Buffers>, bounce_below: u32) -> Builder {
+        Builder::new(Building { policy: POLICY, bounce_below }, buffers).unwrap()
+    }
+
+    /// A TCP packet with `payload` bytes behind 54 bytes of headers.
+    fn packet(payload: usize) -> Vec<u8> {
+        let ends = Ends::default();
+        ends.ethernet(ends.ipv4(ends.tcp(V4, &vec![1; payload])))
+    }
+
+    fn frag(buffers: &Buffers, bytes: &[u8]) -> Frag {
+        let mut frag = Frag::empty(buffers.frames().take().unwrap(), 256);
+        assert!(frag.append(bytes));
+        frag
+    }
+
+    /// Builds a packet that arrives in frames of `size` bytes; its parts' lengths.
+    fn build(builder: &mut Builder, bytes: &[u8], size: usize) -> (Packet, Vec<usize>) {
+        let buffers = Rc::clone(&builder.buffers);
+        let mut frags = bytes.chunks(size).map(|part| frag(&buffers, part));
+        let packet = builder.build(frags.next().unwrap(), frags.collect());
+        assert_eq!(packet.to_vec(), bytes);
+        let parts = packet.parts().map(<[u8]>::len).collect();
+        (packet, parts)
+    }
+
+    #[test]
+    fn headers_are_copied_exactly_and_payload_stays() {
+        let buffers = buffers(8);
+        let mut builder = builder(&buffers, 0);
+        let cases = [
+            (packet(46), Verdict::Copy, vec![100], 0),
+            (packet(47), Verdict::Split, vec![54, 47], 1),
+        ];
+        for (bytes, verdict, parts, frames) in cases {
+            let (packet, lens) = build(&mut builder, &bytes, 1500);
+            assert_eq!((packet.verdict, lens), (verdict, parts));
+            assert_eq!(buffers.frames().account().held, frames);
+        }
+    }
+
+    #[test]
+    fn a_later_pull_needs_no_other_buffer() {
+        let buffers = buffers(8);
+        let (packet, _) = build(&mut builder(&buffers, 0), &packet(1000), 1500);
+        assert_eq!(packet.linear.tailroom(), 256 - 54);
+    }
+
+    #[test]
+    fn a_packet_of_several_frames_is_split_in_its_first() {
+        let buffers = buffers(8);
+        let mut builder = builder(&buffers, 0);
+        assert_eq!(build(&mut builder, &packet(1000), 600).1, [54, 546, 454]);
+        // Nothing of the payload is in the first frame, so nothing keeps it.
+        assert_eq!(build(&mut builder, &packet(100), 54).1, [54, 54, 46]);
+        assert_eq!(build(&mut builder, &packet(46), 60).1, [100]);
+        assert_eq!(buffers.frames().account().held, 0);
+    }
+
+    #[test]
+    fn without_buffers_packets_stay_whole() {
+        let buffers = buffers(0);
+        let mut builder = builder(&buffers, 0);
+        for payload in [0, 1000] {
+            assert_eq!(build(&mut builder, &packet(payload), 1500).0.verdict, Verdict::Whole);
+        }
+        assert_eq!((builder.built().copy_failed, builder.built().whole), (2, 2));
+    }
+
+    #[test]
+    fn payload_is_bounced_while_frames_are_low() {
+        let buffers = buffers(8);
+        let mut builder = builder(&buffers, 8);
+        // The frame that it arrived in is held itself.
+        let (small, parts) = build(&mut builder, &packet(200), 1500);
+        assert_eq!((parts, small.verdict), (vec![54, 200], Verdict::Split));
+        assert_eq!(buffers.frames().account().held, 0);
+        // Longer than a buffer.
+        let (long, _) = build(&mut builder, &packet(257), 1500);
+        assert_eq!(buffers.frames().account().held, 1);
+        assert_eq!((builder.built().frag_alloc, builder.built().frag_alloc_err), (1, 0));
+        let held: Vec<_> = std::iter::from_fn(|| buffers.copies().take()).collect();
+        let (_kept, _) = build(&mut builder, &packet(200), 1500);
+        assert_eq!((builder.built().frag_alloc, builder.built().frag_alloc_err), (1, 1));
+        drop((long, held));
+    }
+
+    #[test]
+    fn frames_that_came_back_from_another_thread_end_the_bouncing() {
+        let buffers = buffers(8);
+        let mut builder = builder(&buffers, 4);
+        let held: Vec<_> = (0..5).map(|_| buffers.frames().take().unwrap()).collect();
+        std::thread::spawn(move || drop(held)).join().unwrap();
+        build(&mut builder, &packet(200), 1500);
+        assert_eq!(builder.built().frag_alloc, 0);
+    }
 }

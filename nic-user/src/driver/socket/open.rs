@@ -99,7 +99,7 @@ impl Default for Options {
         Self {
             rx_size: 2048,
             tx_size: 2048,
-            fill: 1024,
+            fill: 2048,
             mode: Mode::Auto,
             multi_buffer: false,
             busy_poll: None,
@@ -153,16 +153,8 @@ pub(super) fn open(
     let fd = Rc::new(socket);
     buffers.add_socket(&fd);
     let loans = Loans::new(buffers)?;
-    Ok(Socket {
-        watch: None,
-        rings,
-        fd,
-        loans,
-        access,
-        queue,
-        filled: 0,
-        fill_target: options.fill,
-    })
+    let fill_target = options.fill.min(buffers.frames().total());
+    Ok(Socket { watch: None, rings, fd, loans, access, queue, filled: 0, fill_target })
 }
 
 impl Opening<'_> {
