@@ -5,9 +5,10 @@ mod common;
 mod generator;
 mod port;
 
+use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::rc::Rc;
 use std::sync::mpsc;
 use std::thread;
@@ -415,13 +416,15 @@ fn the_other_process() {
     }
 }
 
-/// The first line that says something, not the test harness.
-fn first_line(child: &mut Child) -> String {
-    use std::io::BufRead;
-    let output = std::io::BufReader::new(child.stdout.take().unwrap());
-    let lines = output.lines().map(Result::unwrap);
-    let mut lines = lines.filter(|line| line.contains("open"));
-    lines.next().expect("the child says something")
+/// The first line that says something, not the test harness; and the output, which must stay open.
+fn first_line(child: &mut Child) -> (String, BufReader<ChildStdout>) {
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("open") {
+        line.clear();
+        assert_ne!(output.read_line(&mut line).unwrap(), 0, "the child says nothing");
+    }
+    (line.trim_end().to_owned(), output)
 }
 
 #[test]
@@ -432,7 +435,8 @@ fn after_kill_9_traffic_is_the_kernels_and_the_queue_is_free() {
     let receiver = lab.b().run(|| UdpSocket::bind((lab.b().ipv4(), 9))).unwrap().unwrap();
     receiver.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
     let mut child = child(lab.b(), &sockets, &[]);
-    assert!(first_line(&mut child).ends_with("open"));
+    let (line, _output) = first_line(&mut child);
+    assert!(line.ends_with("open"), "{line}");
     send(&lab, 100, 10);
     assert!(receiver.recv(&mut [0; 200]).is_err());
     child.kill().unwrap();
@@ -460,7 +464,7 @@ fn memory_that_may_not_be_locked_is_told_with_the_limit_to_raise() {
         "--inh-caps=-ipc_lock",
     ];
     let mut child = child(lab.b(), &sockets, &wrapper);
-    let line = first_line(&mut child);
+    let (line, _output) = first_line(&mut child);
     child.wait().unwrap();
     assert!(line.contains("open queue 0 of nic-b: No buffer space available"), "{line}");
     assert!(line.contains("8256 KiB of memory have to be locked"), "{line}");

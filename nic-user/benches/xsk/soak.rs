@@ -179,10 +179,11 @@ impl<'l> Soak<'l> {
             0 | 1 => drop(packet),
             2 => drop(self.elsewhere.try_send(packet)),
             3 => {
-                let Some(port) = &mut self.ports[side] else { return };
-                port.queues_mut().iter_mut().take(1).fold(Some(packet), |packet, queue| {
-                    queue.send(packet?).err().map(|unsent| unsent.what)
-                });
+                let port = self.ports[side].as_mut();
+                if let Some(queue) = port.and_then(|port| port.queues_mut().first_mut()) {
+                    // Given back, it is dropped.
+                    let _ = queue.send(packet);
+                }
             }
             _ => self.held.push_back(packet),
         }
