@@ -4,6 +4,7 @@
 //! is shown.
 
 use std::fs;
+use std::sync::OnceLock;
 
 use super::Nic;
 use super::drivers::{DriverFacts, KernelVersion, MtuLimit, QueueRule, facts};
@@ -38,6 +39,11 @@ pub struct Machine {
 impl Machine {
     /// This one. What can not be read is taken to be in no one's way.
     pub fn current() -> Self {
+        static CURRENT: OnceLock<Machine> = OnceLock::new();
+        *CURRENT.get_or_init(Self::read)
+    }
+
+    fn read() -> Self {
         let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         // SAFETY: sysconf(3) reads and writes no memory of ours.
         let page_size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
