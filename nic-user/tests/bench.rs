@@ -9,6 +9,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use nic_user::bench::{
+    self, Settings,
+    runner::{Plan, Progress},
+    stop::Stop,
+};
 use nic_user::nic::namespace::named_namespaces;
 use nix::{
     sys::signal::{Signal, kill},
@@ -85,7 +90,7 @@ fn figures(case: &Value, name: &str) -> Vec<f64> {
 #[track_caller]
 fn assert_packets_grow(cases: &[Value]) {
     for case in cases {
-        let [old, new, ..] = figures(case, "average packet sent")[..] else { panic!("{case}") };
+        let [old, new, ..] = figures(case, "average packet")[..] else { panic!("{case}") };
         let fits = case["title"].as_str().unwrap().contains("64000");
         assert_eq!(new > old * 1.2, !fits, "{old} to {new} bytes: {}", case["title"]);
     }
@@ -135,7 +140,7 @@ fn payload_in_the_linear_part_makes_chains() {
     for case in array(&document["experiments"][0], "cases") {
         let [fixed, .., exact] = figures(case, "chained")[..] else { panic!("{case}") };
         assert!(fixed > 50.0 && exact == 0.0, "{fixed}% to {exact}%: {}", case["title"]);
-        let segments = figures(case, "segments per super-packet");
+        let segments = figures(case, "segments");
         assert!(segments.iter().all(|segments| *segments >= 2.0), "{segments:?}");
     }
 }
@@ -147,6 +152,34 @@ fn frames_get_all_the_way() {
     assert_complete(&document);
     let cases = array(&document["experiments"][0], "cases");
     assert!(cases.iter().any(|case| case["title"].as_str().unwrap().contains("forward")));
+}
+
+/// Nobody looks at it.
+struct NoProgress;
+
+impl Progress for NoProgress {
+    fn begin(&mut self, _: &str, _: u64) {}
+    fn step(&mut self, _: &str) {}
+    fn end(&mut self) {}
+}
+
+#[test]
+fn held_packets_are_received_whatever_is_copied() {
+    needs_root!();
+    let stop = Stop::default();
+    let plan = Plan { rounds: 1, window: Duration::from_millis(10), stop: &stop };
+    let copybreak = bench::ALL.iter().find(|named| named.name == "copybreak").unwrap();
+    let document = bench::run(&[*copybreak], &Settings::default(), &plan, &mut NoProgress).unwrap();
+    let cases = &document.experiments[0].cases;
+    for case in cases {
+        assert!(case.conclusion.is_some());
+        for variant in &case.variants {
+            assert_eq!(variant.unavailable, None, "{}", case.title);
+        }
+    }
+    let all = cases.iter().flat_map(|case| &case.variants);
+    let measured = all.filter_map(|variant| variant.measured.as_ref());
+    assert!(measured.map(|measured| measured.rate.max).any(|rate| rate > 0.0));
 }
 
 #[test]
@@ -171,7 +204,7 @@ fn wait_for_namespaces(child: &Child, there: bool) {
 #[test]
 fn an_interruption_leaves_nothing_behind() {
     needs_root!();
-    for (signal, experiment) in [(Signal::SIGINT, "udp-gso"), (Signal::SIGTERM, "big-tcp")] {
+    for (signal, experiment) in [(Signal::SIGINT, "udp-gso"), (Signal::SIGTERM, "copybreak")] {
         let mut bench =
             nicctl(&["bench", experiment, "--time", "60"]).stderr(Stdio::piped()).spawn().unwrap();
         wait_for_namespaces(&bench, true);

@@ -67,6 +67,8 @@ pub fn experiment() -> Result<Experiment> {
             "both ends share one processor: with the ends apart, two processors hide what is saved",
             "veth segments nothing: super-packets cross whole, as they reach a device with TSO; \
              with segmentation they are cut up in front of it and put together behind it",
+            "average packet: as TC egress of the asking host sees it; asking and answering CPU: of \
+             each side's thread, for one transaction",
             "questions of 64000 bytes fit into one packet of the old size: nothing is to be gained",
         ]
         .map(str::to_owned)
@@ -121,7 +123,7 @@ fn case(
         Traffic::Transactions(_) => Measure::Transactions,
         Traffic::Bulk => Measure::Bytes,
     };
-    Case { title, measure, variants: sizes.iter().map(variant).collect() }
+    Case::new(title, measure, sizes.iter().map(variant).collect())
 }
 
 const fn size_name(max_size: u32) -> &'static str {
@@ -212,13 +214,13 @@ impl Trial for TcpTrial {
         let amount = after.0 - before.0;
         let [packets, bytes] = [0, 1].map(|index| (after.1[index] - before.1[index]) as f64);
         let average = (packets > 0.0).then(|| bytes / packets);
-        let sample = Sample::of(&window, amount).with("average packet sent", "B", average);
+        let sample = Sample::of(&window, amount).with("average packet", "B", average);
         let each = |seconds: f64| (amount > 0).then(|| seconds * 1e6 / amount as f64);
         Ok(match traffic {
             Traffic::Bulk => sample,
             Traffic::Transactions(_) => sample
-                .with("CPU of the asking side", "µs", each(window.cpu.sender))
-                .with("CPU of the answering side", "µs", each(window.cpu.receiver)),
+                .with("asking CPU", "µs", each(window.cpu.sender))
+                .with("answering CPU", "µs", each(window.cpu.receiver)),
         })
     }
 }

@@ -1,7 +1,7 @@
 //! What an experiment is: cases, each of which compares variants.
 
 use super::{
-    model::{Measure, Published},
+    model::{self, Measure, Published},
     round::{CpuUse, Round, Window},
 };
 use crate::error::Result;
@@ -30,6 +30,21 @@ pub struct Case {
     pub measure: Measure,
     /// What is compared.
     pub variants: Vec<Variant>,
+    /// Says what came of it, if there is more to say than the figures do.
+    pub conclude: Option<fn(&[model::Variant]) -> String>,
+}
+
+impl Case {
+    /// A case for which the figures say it all.
+    pub fn new(title: String, measure: Measure, variants: Vec<Variant>) -> Self {
+        Self { title, measure, variants, conclude: None }
+    }
+
+    /// Says in a sentence what came of it.
+    #[must_use]
+    pub fn concluding(self, conclude: fn(&[model::Variant]) -> String) -> Self {
+        Self { conclude: Some(conclude), ..self }
+    }
 }
 
 /// One way to do it.

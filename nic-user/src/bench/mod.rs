@@ -19,6 +19,7 @@ pub mod machine;
 pub mod model;
 pub mod round;
 pub mod runner;
+mod sockets;
 pub mod statistics;
 pub mod stop;
 mod tcp;
@@ -27,6 +28,7 @@ mod tunnel;
 mod udp;
 
 mod big_tcp;
+pub mod copybreak;
 mod headers;
 mod rx_build;
 mod udp_gso;
@@ -36,6 +38,7 @@ use std::{
     time::{Instant, SystemTime},
 };
 
+use copybreak::Sizes;
 use cpu::CpuTimes;
 use experiment::Experiment;
 use machine::Machine;
@@ -53,7 +56,7 @@ use crate::{
 pub struct Named {
     /// Its name on the command line.
     pub name: &'static str,
-    set_up: fn() -> Result<Experiment>,
+    set_up: fn(&Settings) -> Result<Experiment>,
 }
 
 impl fmt::Debug for Named {
@@ -62,12 +65,20 @@ impl fmt::Debug for Named {
     }
 }
 
+/// What experiments can be told.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// Sizes of packets, for those that can have any.
+    pub sizes: Option<Sizes>,
+}
+
 /// Every experiment, in the order of a report.
 pub const ALL: &[Named] = &[
-    Named { name: "headers", set_up: headers::experiment },
-    Named { name: "udp-gso", set_up: udp_gso::experiment },
-    Named { name: "big-tcp", set_up: big_tcp::experiment },
-    Named { name: "rx-build", set_up: rx_build::experiment },
+    Named { name: "headers", set_up: |_| headers::experiment() },
+    Named { name: "udp-gso", set_up: |_| udp_gso::experiment() },
+    Named { name: "big-tcp", set_up: |_| big_tcp::experiment() },
+    Named { name: "rx-build", set_up: |_| rx_build::experiment() },
+    Named { name: "copybreak", set_up: copybreak::experiment },
 ];
 
 /// Runs experiments, one after the other.
@@ -77,6 +88,7 @@ pub const ALL: &[Named] = &[
 /// One of them cannot be set up, or has nothing that can be measured; or the interruption.
 pub fn run(
     experiments: &[Named],
+    settings: &Settings,
     plan: &Plan<'_>,
     progress: &mut dyn Progress,
 ) -> Result<Document> {
@@ -88,7 +100,7 @@ pub fn run(
         .iter()
         .map(|experiment| {
             plan.stop.check()?;
-            let set_up = (experiment.set_up)();
+            let set_up = (experiment.set_up)(settings);
             runner::run(set_up.map_err(|error| error.while_doing(experiment.name))?, plan, progress)
         })
         .collect::<Result<_>>()?;

@@ -58,6 +58,8 @@ pub struct Case {
     pub measure: Measure,
     /// What was compared; ratios are to the first one.
     pub variants: Vec<Variant>,
+    /// What came of it, if there is more to say than the figures do.
+    pub conclusion: Option<String>,
 }
 
 /// What is counted, and so what rates and costs are in.

@@ -81,6 +81,7 @@ struct Running {
     title: String,
     measure: model::Measure,
     variants: Vec<Turn>,
+    conclude: Option<fn(&[model::Variant]) -> String>,
 }
 
 /// A variant with its rounds so far, or with the reason why it has none.
@@ -92,8 +93,8 @@ struct Turn {
 impl Running {
     fn new(case: Case) -> Self {
         let turn = |variant| Turn { variant, samples: Ok(Vec::new()) };
-        let Case { title, measure, variants } = case;
-        Self { title, measure, variants: variants.into_iter().map(turn).collect() }
+        let Case { title, measure, variants, conclude } = case;
+        Self { title, measure, variants: variants.into_iter().map(turn).collect(), conclude }
     }
 
     fn round(&mut self, round: &Round<'_>, progress: &mut dyn Progress) -> Result<()> {
@@ -127,12 +128,13 @@ impl Running {
         let measure = self.measure;
         let base = self.variants.first().and_then(|turn| turn.samples.as_ref().ok());
         let base = base.map(|samples| Series::of(samples, measure));
-        let first = |index: usize| index == 0;
         let variants = self.variants.iter().enumerate().map(|(index, turn)| {
-            let base = base.as_ref().filter(|_| !first(index));
+            let base = base.as_ref().filter(|_| index > 0);
             turn.results(measure, base)
         });
-        model::Case { title: self.title.clone(), measure, variants: variants.collect() }
+        let variants: Vec<_> = variants.collect();
+        let conclusion = self.conclude.map(|conclude| conclude(&variants));
+        model::Case { title: self.title, measure, variants, conclusion }
     }
 }
 
@@ -189,7 +191,7 @@ fn measured(
         rate_ratio: ratio(|series| &series.rates),
         cost_ratio: ratio(|series| &series.costs),
         figures: figures(samples),
-        cost: Spread::of(series.costs.clone()).filter(|cost| cost.max.is_finite()),
+        cost: Spread::of(series.costs.clone()),
         rate: Spread::of(series.rates)?,
     })
 }
@@ -252,7 +254,7 @@ mod tests {
     }
 
     fn run_with(variants: Vec<Variant>, stop: &Stop) -> Result<model::Experiment> {
-        let case = Case { title: "case".into(), measure: Measure::Packets, variants };
+        let case = Case::new("case".into(), Measure::Packets, variants);
         let plan = Plan { rounds: 5, window: Duration::ZERO, stop };
         run(experiment(vec![case]), &plan, &mut Silent)
     }

@@ -22,8 +22,12 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of the figures of all rounds; nothing without rounds.
+    /// Of the figures of all rounds; nothing without rounds, and nothing if one of them has no
+    /// figure: what is divided by nothing.
     pub fn of(rounds: Vec<f64>) -> Option<Self> {
+        if !rounds.iter().all(|figure| figure.is_finite()) {
+            return None;
+        }
         let sorted = sorted(&rounds);
         let (min, max) = (*sorted.first()?, *sorted.last()?);
         Some(Self { median: median(&sorted)?, min, max, rounds })
@@ -145,6 +149,7 @@ mod tests {
         assert_eq!(spread.rounds, [5.0, 1.0, 3.0]);
         assert_eq!(Spread::of(vec![4.0, 1.0]).unwrap().median, 2.5);
         assert_eq!(Spread::of(vec![]), None);
+        assert_eq!(Spread::of(vec![1.0, f64::NAN]), None);
     }
 
     #[test]

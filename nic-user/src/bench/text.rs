@@ -7,7 +7,7 @@ use super::{
     statistics::{Ratio, Spread},
 };
 use crate::report::{
-    number, paragraph,
+    WIDTH, number, paragraph,
     style::Style,
     table::{Align, Table},
 };
@@ -69,7 +69,7 @@ fn write_experiment(out: &mut dyn Write, style: Style, experiment: &Experiment) 
         writeln!(out)?;
         write_case(out, style, case)?;
     }
-    if let Some(overview) = Overview::of(experiment) {
+    if let Some(overview) = overview(experiment) {
         writeln!(out)?;
         overview.write(out, style)?;
     }
@@ -98,8 +98,11 @@ fn write_case(out: &mut dyn Write, style: Style, case: &Case) -> io::Result<()> 
     }
     table.write(out, style)?;
     paragraph::write_items(out, style, ("cost", MARGIN), &cost_ratios(case))?;
-    for name in figure_names(case) {
-        writeln!(out, "{name}: {}", figure_texts(case, name).join(", "))?;
+    if let Some(figures) = figures(case) {
+        figures.write(out, style)?;
+    }
+    if let Some(conclusion) = &case.conclusion {
+        paragraph::write_text(out, style, ("result", MARGIN), conclusion)?;
     }
     for variant in &case.variants {
         if let Some(reason) = &variant.unavailable {
@@ -187,18 +190,27 @@ pub fn figure_names(case: &Case) -> Vec<&str> {
     names
 }
 
-/// A figure of every variant that has it.
-fn figure_texts(case: &Case, name: &str) -> Vec<String> {
-    let text = |variant: &Variant| {
-        let figures = &variant.measured.as_ref()?.figures;
-        let figure = figures.iter().find(|figure| figure.name == name)?;
-        Some(figure_text(figure.value.median, &figure.unit))
+/// The figures of a case; nothing if it has none.
+fn figures(case: &Case) -> Option<Grid> {
+    let names = figure_names(case);
+    let titles = std::iter::once("").chain(names.iter().copied()).map(str::to_owned).collect();
+    let row = |variant: &Variant| {
+        let cells = names.iter().map(|name| figure_cell(variant, name));
+        std::iter::once(variant.title.clone()).chain(cells).collect()
     };
-    case.variants.iter().filter_map(text).collect()
+    let rows = case.variants.iter().map(row).collect();
+    (!names.is_empty()).then_some(Grid { titles, rows })
+}
+
+/// The figure of this name; empty if the variant has none.
+pub fn figure_cell(variant: &Variant, name: &str) -> String {
+    let figures = variant.measured.iter().flat_map(|measured| &measured.figures);
+    let found = figures.into_iter().find(|figure| figure.name == name);
+    found.map(|figure| figure_text(figure.value.median, &figure.unit)).unwrap_or_default()
 }
 
 /// A figure with its unit.
-pub fn figure_text(value: f64, unit: &str) -> String {
+fn figure_text(value: f64, unit: &str) -> String {
     match unit {
         "B" => number::bytes(value.round().max(0.0) as u64),
         "" => digits(value),
@@ -251,50 +263,57 @@ impl Scale {
     }
 }
 
-/// Rates and CPU of cases that compare the same variants, as the discussions lay out their tables.
-pub struct Overview {
-    /// Titles of the columns; the first one is that of the cases.
+/// A table of which only the contents say how wide it is. The first column is of words.
+pub struct Grid {
+    /// Titles of the columns.
     pub titles: Vec<String>,
-    /// One row a case.
+    /// The cells of each row.
     pub rows: Vec<Vec<String>>,
 }
 
-impl Overview {
-    /// Of the cases that have the same variants as the first one; nothing if it is the only one.
-    pub fn of(experiment: &Experiment) -> Option<Self> {
-        let titles = |case: &Case| -> Vec<String> {
-            case.variants.iter().map(|variant| variant.title.clone()).collect()
-        };
-        let first = experiment.cases.first()?;
-        let same = |case: &&Case| titles(case) == titles(first) && case.measure == first.measure;
-        let cases: Vec<&Case> = experiment.cases.iter().filter(same).collect();
-        let scale = Scale::of(first);
-        let rows = cases.iter().map(|case| {
-            let cells = case.variants.iter().map(|variant| overview_cell(variant, scale));
-            std::iter::once(case.title.clone()).chain(cells).collect()
-        });
-        let corner = format!("{}, CPU", scale.unit());
-        (cases.len() > 1).then(|| Self {
-            titles: std::iter::once(corner).chain(titles(first)).collect(),
-            rows: rows.collect(),
-        })
+impl Grid {
+    fn width(&self, column: usize) -> usize {
+        let cells = self.rows.iter().chain([&self.titles]).filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or_default()
     }
 
+    /// Writes it, if it is not wider than a terminal.
     fn write(&self, out: &mut dyn Write, style: Style) -> io::Result<()> {
-        let width = |column: usize| {
-            let cells = self.rows.iter().chain([&self.titles]).filter_map(|row| row.get(column));
-            cells.map(|cell| cell.chars().count()).max().unwrap_or_default()
-        };
         let line = |cells: &[String]| {
             let cell = |(column, cell): (usize, &String)| match column {
-                0 => format!("{cell:<0$}", width(column)),
-                _ => format!("{cell:>0$}", width(column)),
+                0 => format!("{cell:<0$}", self.width(column)),
+                _ => format!("{cell:>0$}", self.width(column)),
             };
             cells.iter().enumerate().map(cell).collect::<Vec<_>>().join("  ")
         };
-        writeln!(out, "{}", style.bold(line(&self.titles)))?;
-        self.rows.iter().try_for_each(|row| writeln!(out, "{}", line(row)))
+        let titles = line(&self.titles);
+        if titles.chars().count() > WIDTH {
+            return Ok(());
+        }
+        writeln!(out, "{}", style.bold(titles))?;
+        self.rows.iter().try_for_each(|row| writeln!(out, "{}", line(row).trim_end()))
     }
+}
+
+/// Rates and CPU of the cases that compare the same variants, as the discussions lay out their
+/// tables; nothing if the first one is the only one.
+pub fn overview(experiment: &Experiment) -> Option<Grid> {
+    let titles = |case: &Case| -> Vec<String> {
+        case.variants.iter().map(|variant| variant.title.clone()).collect()
+    };
+    let first = experiment.cases.first()?;
+    let same = |case: &&Case| titles(case) == titles(first) && case.measure == first.measure;
+    let cases: Vec<&Case> = experiment.cases.iter().filter(same).collect();
+    let scale = Scale::of(first);
+    let rows = cases.iter().map(|case| {
+        let cells = case.variants.iter().map(|variant| overview_cell(variant, scale));
+        std::iter::once(case.title.clone()).chain(cells).collect()
+    });
+    let corner = format!("{}, CPU", scale.unit());
+    (cases.len() > 1).then(|| Grid {
+        titles: std::iter::once(corner).chain(titles(first)).collect(),
+        rows: rows.collect(),
+    })
 }
 
 /// Rate, and how busy both sides' processors were.

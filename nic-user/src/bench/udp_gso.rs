@@ -94,17 +94,17 @@ impl Path {
             Variant::new(title, trial).published(rate, cost)
         };
         use {Receiving::*, Sending::*};
-        Case {
-            title: format!("{size} bytes"),
-            measure: Measure::Bytes,
-            variants: vec![
+        Case::new(
+            format!("{size} bytes"),
+            Measure::Bytes,
+            vec![
                 variant("plain send", One, Receiving::Many, true, [None; 2]),
                 variant("sendmmsg", Sending::Many, Receiving::Many, true, [None; 2]),
                 variant("GSO, software", Segmented, Receiving::Many, false, software),
                 variant("GSO, offload", Segmented, Receiving::Many, true, offload),
                 variant("offload + GRO", Segmented, Merged, true, [None; 2]),
             ],
-        }
+        )
     }
 
     fn tunnelled(&self) -> Result<Case> {
@@ -122,15 +122,15 @@ impl Path {
             };
             Variant::new(title, trial)
         };
-        Ok(Case {
-            title: format!("{TUNNELLED} bytes through VXLAN"),
-            measure: Measure::Bytes,
-            variants: vec![
+        Ok(Case::new(
+            format!("{TUNNELLED} bytes through VXLAN"),
+            Measure::Bytes,
+            vec![
                 variant("plain send", Sending::One, true),
                 variant("GSO, software", Sending::Segmented, false),
                 variant("GSO, offload", Sending::Segmented, true),
             ],
-        })
+        ))
     }
 }
 

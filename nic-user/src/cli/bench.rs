@@ -12,10 +12,12 @@ use clap::builder::PossibleValuesParser;
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::{located, name};
 use crate::{
     bench::{
-        self, Named,
+        self, Named, Settings,
         compare::Comparison,
+        copybreak::Sizes,
         html,
         model::Document,
         runner::{Plan, Progress},
@@ -46,6 +48,7 @@ Examples:
   nicctl bench udp-gso
   nicctl bench all --html report.html
   nicctl bench big-tcp --json > before.json
+  nicctl bench copybreak --from eth0
   nicctl bench compare before.json after.json"
 )]
 pub(super) struct Args {
@@ -65,6 +68,10 @@ pub(super) struct Args {
     /// How long each round measures, 0.05 to 60
     #[arg(long, value_name = "SECS", default_value = "0.5", value_parser = seconds)]
     time: Duration,
+
+    /// Let copybreak receive packets of the sizes that were counted at this interface
+    #[arg(long, value_name = "IFACE", value_parser = name::utf8())]
+    from: Option<String>,
 
     /// Write a page with plots to this file, too; it needs no other file
     #[arg(long, value_name = "FILE")]
@@ -136,10 +143,11 @@ fn read(path: &Path) -> Result<Document> {
 }
 
 fn measure(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+    let settings = Settings { sizes: args.from.as_deref().map(sizes_at).transpose()? };
     let stop = Stop::default();
     stop_on_signals(&stop)?;
     let plan = Plan { rounds: args.rounds, window: args.time, stop: &stop };
-    let document = bench::run(&wanted(&args.experiments), &plan, &mut Bar::new())?;
+    let document = bench::run(&wanted(&args.experiments), &settings, &plan, &mut Bar::new())?;
     if args.json {
         json::write_pretty(out, &document)?;
     } else {
@@ -152,6 +160,23 @@ fn measure(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         fs::write(path, page).map_err(fail)?;
     }
     Ok(())
+}
+
+/// The sizes of what an interface received since nicctl was attached to it.
+fn sizes_at(interface: &str) -> Result<Sizes> {
+    let (snapshots, error) = located::snapshots(&[interface.to_owned()], None)?;
+    if let Some(error) = error {
+        return Err(error);
+    }
+    let mut sizes = Sizes::default();
+    for counters in snapshots.iter().flat_map(|snapshot| &snapshot.rx) {
+        sizes.count(&counters.sizes);
+    }
+    if sizes.is_empty() {
+        return Err(Error::failed(format!("{interface} has received nothing yet"))
+            .with_fix("wait for traffic, or leave --from out"));
+    }
+    Ok(sizes.named(&format!("as at {interface}")))
 }
 
 /// The experiments of these names, each once, in the order of a report.

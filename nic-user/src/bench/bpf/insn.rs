@@ -136,6 +136,12 @@ pub fn value_of(dst: Reg, map: BorrowedFd<'_>) -> [Insn; 2] {
     [insn(0x18, dst, BPF_PSEUDO_MAP_VALUE, 0, map.as_raw_fd()), insn(0, R0, R0, 0, 0)]
 }
 
+/// `dst =` a map.
+pub fn map(dst: Reg, map: BorrowedFd<'_>) -> [Insn; 2] {
+    const BPF_PSEUDO_MAP_FD: Reg = Reg(1);
+    [insn(0x18, dst, BPF_PSEUDO_MAP_FD, 0, map.as_raw_fd()), insn(0, R0, R0, 0, 0)]
+}
+
 /// A program whose jumps all go to one place, its end.
 #[derive(Debug, Default)]
 pub struct Body {

@@ -17,6 +17,7 @@ use crate::{error::Error, lab::Host};
 
 const BPF_MAP_CREATE: libc::c_int = 0;
 const BPF_MAP_LOOKUP_ELEM: libc::c_int = 1;
+const BPF_MAP_UPDATE_ELEM: libc::c_int = 2;
 const BPF_PROG_LOAD: libc::c_int = 5;
 const BPF_PROG_TEST_RUN: libc::c_int = 10;
 const BPF_LINK_CREATE: libc::c_int = 28;
@@ -175,38 +176,14 @@ pub struct Counters<const N: usize> {
 impl<const N: usize> Counters<N> {
     /// All zero.
     pub fn new() -> io::Result<Self> {
-        #[repr(C)]
-        struct Attr {
-            map_type: u32,
-            key_size: u32,
-            value_size: u32,
-            max_entries: u32,
-        }
         const BPF_MAP_TYPE_ARRAY: u32 = 2;
-        let value_size = size_of::<[u64; N]>() as u32;
-        let mut attr =
-            Attr { map_type: BPF_MAP_TYPE_ARRAY, key_size: 4, value_size, max_entries: 1 };
-        Ok(Self { map: bpf_fd(BPF_MAP_CREATE, &mut attr)? })
+        Ok(Self { map: create_map(BPF_MAP_TYPE_ARRAY, size_of::<[u64; N]>() as u32, 1)? })
     }
 
     /// What was counted so far.
     pub fn read(&self) -> io::Result<[u64; N]> {
-        #[repr(C)]
-        struct Attr {
-            map_fd: u32,
-            _hole: u32,
-            key: u64,
-            value: u64,
-            flags: u64,
-        }
         let (key, mut value) = (0_u32, [0; N]);
-        let mut attr = Attr {
-            map_fd: self.map.as_raw_fd() as u32,
-            _hole: 0,
-            key: &raw const key as u64,
-            value: &raw mut value as u64,
-            flags: 0,
-        };
+        let mut attr = Element::of(&self.map, &raw const key, &raw mut value as u64);
         bpf(BPF_MAP_LOOKUP_ELEM, &mut attr)?;
         Ok(value)
     }
@@ -215,5 +192,59 @@ impl<const N: usize> Counters<N> {
 impl<const N: usize> AsFd for Counters<N> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.map.as_fd()
+    }
+}
+
+/// The AF_XDP sockets of an interface by receive queue (XSKMAP).
+#[derive(Debug)]
+pub struct SocketMap {
+    map: OwnedFd,
+}
+
+impl SocketMap {
+    /// For so many queues, none of which has a socket yet.
+    pub fn new(queues: u32) -> io::Result<Self> {
+        const BPF_MAP_TYPE_XSKMAP: u32 = 17;
+        Ok(Self { map: create_map(BPF_MAP_TYPE_XSKMAP, 4, queues)? })
+    }
+
+    /// Gives a queue's frames to a socket, for as long as that is open.
+    pub fn insert(&self, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
+        let socket = socket.as_raw_fd() as u32;
+        let mut attr = Element::of(&self.map, &raw const queue, &raw const socket as u64);
+        bpf(BPF_MAP_UPDATE_ELEM, &mut attr).map(|_| ())
+    }
+}
+
+impl AsFd for SocketMap {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.map.as_fd()
+    }
+}
+
+fn create_map(map_type: u32, value_size: u32, max_entries: u32) -> io::Result<OwnedFd> {
+    #[repr(C)]
+    struct Attr {
+        map_type: u32,
+        key_size: u32,
+        value_size: u32,
+        max_entries: u32,
+    }
+    bpf_fd(BPF_MAP_CREATE, &mut Attr { map_type, key_size: 4, value_size, max_entries })
+}
+
+/// The part of `union bpf_attr` for one element of a map.
+#[repr(C)]
+struct Element {
+    map_fd: u32,
+    _hole: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
+}
+
+impl Element {
+    fn of(map: &OwnedFd, key: *const u32, value: u64) -> Self {
+        Self { map_fd: map.as_raw_fd() as u32, _hole: 0, key: key as u64, value, flags: 0 }
     }
 }

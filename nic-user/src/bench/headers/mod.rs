@@ -79,7 +79,7 @@ pub fn experiment() -> Result<Experiment> {
             "sender, polling thread and reader share one processor, so that GRO gets batches",
             "costs and RCV% are of the receiving side alone, polling thread included: the sender \
              stands for a network card",
-            "chained: super-packets that GRO made into a chain of packets (frag_list), because \
+            "segments: of a super-packet; chained: super-packets that GRO made into a chain of packets (frag_list), because \
              payload lay in the linear part; merged ones hold all payload in fragments",
         ]
         .map(str::to_owned)
@@ -92,15 +92,15 @@ fn case(title: String, card: &Rc<Card>, mtu: u32) -> Case {
     let size = mtu as usize + 14 - card.path.headers_len();
     let variant =
         |title, linear| Variant::new(title, HeadersTrial { card: card.clone(), size, linear });
-    Case {
+    Case::new(
         title,
-        measure: Measure::Bytes,
-        variants: vec![
+        Measure::Bytes,
+        vec![
             variant("256 bytes", Linear::Fixed(256)),
             variant("128 bytes", Linear::Fixed(128)),
             variant("exact headers", Linear::Exact).published(Some(PUBLISHED), None),
         ],
-    }
+    )
 }
 
 /// The card in its lab.
@@ -177,7 +177,7 @@ impl Trial for HeadersTrial {
                 .map(|number| number as f64);
         Ok(sample
             .with("chained", "%", percent(chained, count))
-            .with("segments per super-packet", "", quotient(segments, count))
+            .with("segments", "", quotient(segments, count))
             .with("len/truesize", "", quotient(bytes, truesize))
             .with("sent again", "%", percent(again, sent)))
     }

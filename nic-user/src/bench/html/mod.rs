@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use super::{
     model::{Case, Document, Experiment, Variant},
-    text::{self, Overview, Scale, digits},
+    text::{self, Grid, Scale, digits},
 };
 use crate::error::Result;
 
@@ -85,7 +85,7 @@ fn section(experiment: &Experiment) -> Result<String> {
     let mut html = format!("<h2 id=\"{name}\">{title}</h2>\n");
     line!(html, "<p class=\"aside\"><code>nicctl bench {name}</code>. {place}.</p>");
     line!(html, "<p class=\"aside\">Published beside it: {source}.</p>");
-    if let Some(Overview { titles, rows }) = Overview::of(experiment) {
+    if let Some(Grid { titles, rows }) = text::overview(experiment) {
         html.push_str(&table(&titles, &rows));
     }
     for case in cases {
@@ -117,6 +117,9 @@ fn case_section(case: &Case) -> Result<String> {
         .map(|(index, variant)| row(variant, index == 0, scale, &figures))
         .collect();
     html.push_str(&table(&titles, &rows));
+    if let Some(conclusion) = &case.conclusion {
+        line!(html, "<p><strong>{}</strong></p>", escaped(conclusion));
+    }
     for variant in &case.variants {
         if let Some(reason) = &variant.unavailable {
             line!(html, "<p>Without {}: {}.</p>", escaped(&variant.title), escaped(reason));
@@ -142,12 +145,7 @@ fn row(variant: &Variant, is_base: bool, scale: Scale, figures: &[&str]) -> Vec<
         published(variant.published.cost),
         shares.map(|share| text::percent(share.as_ref()) + "%").join(", "),
     ]);
-    cells.extend(figures.iter().map(|name| {
-        let figure = measured.figures.iter().find(|figure| figure.name == *name);
-        figure
-            .map(|figure| text::figure_text(figure.value.median, &figure.unit))
-            .unwrap_or_default()
-    }));
+    cells.extend(figures.iter().map(|name| text::figure_cell(variant, name)));
     cells
 }
 

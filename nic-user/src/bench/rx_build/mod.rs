@@ -72,25 +72,25 @@ fn drop_case(tc: &Rc<Site>, xdp: &Rc<Site>, cpus: &[usize]) -> Case {
         Variant::new(title, FrameTrial { site: site.clone(), cpus: cpus.to_vec() })
     };
     let plural = if cpus.len() == 1 { "" } else { "s" };
-    Case {
-        title: format!("drop 64 B frames, {} stream{plural}", cpus.len()),
-        measure: Measure::Packets,
-        variants: vec![variant("TC drop", tc), variant("XDP drop", xdp)],
-    }
+    Case::new(
+        format!("drop 64 B frames, {} stream{plural}", cpus.len()),
+        Measure::Packets,
+        vec![variant("TC drop", tc), variant("XDP drop", xdp)],
+    )
 }
 
 fn forward_case(cpus: &[usize]) -> Result<Case> {
     let cpus = cpus.last().map(std::slice::from_ref).unwrap_or_default();
     let variant =
         |title, site| Variant::new(title, FrameTrial { site: Rc::new(site), cpus: cpus.to_vec() });
-    Ok(Case {
-        title: "forward 64 B frames, IPv4, 1 stream".to_owned(),
-        measure: Measure::Packets,
-        variants: vec![
+    Ok(Case::new(
+        "forward 64 B frames, IPv4, 1 stream".to_owned(),
+        Measure::Packets,
+        vec![
             variant("kernel", Site::kernel_forward()?),
             variant("XDP, fib lookup", Site::xdp_forward()?),
         ],
-    })
+    ))
 }
 
 fn transaction_case(cpus: Cpus) -> Result<Case> {
@@ -100,14 +100,14 @@ fn transaction_case(cpus: Cpus) -> Result<Case> {
     let links = [lab.a(), lab.b()].map(|host| pass.attach(host, host.ifindex()));
     let links = links.into_iter().collect::<Result<_>>()?;
     let with_xdp = TransactionTrial { _links: links, lab, cpus };
-    Ok(Case {
-        title: "TCP_RR of 1 byte".to_owned(),
-        measure: Measure::Transactions,
-        variants: vec![
+    Ok(Case::new(
+        "TCP_RR of 1 byte".to_owned(),
+        Measure::Transactions,
+        vec![
             Variant::new("without XDP", plain),
             Variant::new("XDP pass", with_xdp).published(Some(1.0), None),
         ],
-    })
+    ))
 }
 
 /// Two hosts, and what the second one does with frames from the first.
