@@ -5,7 +5,9 @@ use std::{
     fs::{self, File},
     io, iter,
     path::{Path, PathBuf},
-    process, thread,
+    process,
+    sync::OnceLock,
+    thread,
 };
 
 use nix::{
@@ -81,7 +83,14 @@ pub fn error(action: impl fmt::Display, error: &io::Error) -> Error {
 
 /// The process in whose mount namespace bpffs lies, if that is not ours: the first one, or where
 /// that may not be looked at, as in a sandbox, the eldest of those that led to this one.
+///
+/// It stays where it is, so it is looked for once.
 fn elsewhere() -> Option<u32> {
+    static ELSEWHERE: OnceLock<Option<u32>> = OnceLock::new();
+    *ELSEWHERE.get_or_init(find_elsewhere)
+}
+
+fn find_elsewhere() -> Option<u32> {
     let ours = mount_namespace(process::id())?;
     let first = mount_namespace(1).map(|theirs| (1, theirs));
     let (pid, theirs) = first.or_else(eldest_ancestor)?;
