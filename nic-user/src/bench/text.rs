@@ -179,7 +179,7 @@ fn cost_ratios(case: &Case) -> Vec<String> {
 }
 
 /// Names of the figures of a case, each once.
-pub fn figure_names(case: &Case) -> Vec<&str> {
+fn figure_names(case: &Case) -> Vec<&str> {
     let measured = case.variants.iter().filter_map(|variant| variant.measured.as_ref());
     let mut names = Vec::new();
     for figure in measured.flat_map(|measured| &measured.figures) {
@@ -191,7 +191,7 @@ pub fn figure_names(case: &Case) -> Vec<&str> {
 }
 
 /// The figures of a case; nothing if it has none.
-fn figures(case: &Case) -> Option<Grid> {
+pub fn figures(case: &Case) -> Option<Grid> {
     let names = figure_names(case);
     let titles = std::iter::once("").chain(names.iter().copied()).map(str::to_owned).collect();
     let row = |variant: &Variant| {
@@ -203,7 +203,7 @@ fn figures(case: &Case) -> Option<Grid> {
 }
 
 /// The figure of this name; empty if the variant has none.
-pub fn figure_cell(variant: &Variant, name: &str) -> String {
+fn figure_cell(variant: &Variant, name: &str) -> String {
     let figures = variant.measured.iter().flat_map(|measured| &measured.figures);
     let found = figures.into_iter().find(|figure| figure.name == name);
     found.map(|figure| figure_text(figure.value.median, &figure.unit)).unwrap_or_default()

@@ -101,7 +101,7 @@ pub fn experiment(settings: &Settings) -> Result<Experiment> {
     cases.insert(1, case(&bed, &mixed, conditions(512, 5, false)));
     Ok(Experiment {
         name: "copybreak",
-        title: "Copybreak: packets that are held, kept in their frames or copied out of them",
+        title: "Copybreak: held packets, left in their frames or copied",
         source: "net: hns3: use bounce buffer when rx page can not be reused (2021)",
         place: format!("veth, our driver on AF_XDP in copy mode; {cpus}"),
         notes: [

@@ -5,7 +5,7 @@ mod plot;
 use std::fmt::Write;
 
 use super::{
-    model::{Case, Document, Experiment, Variant},
+    model::{Case, Document, Experiment, Published, Variant},
     text::{self, Grid, Scale, digits},
 };
 use crate::error::Result;
@@ -103,20 +103,11 @@ fn case_section(case: &Case) -> Result<String> {
     let scale = Scale::of(case);
     let mut html = format!("<div class=\"case\">\n<h3>{}</h3>\n", escaped(&case.title));
     html.push_str(&plot::rates(case, scale)?);
-    let rate = format!("{} (lowest–highest)", scale.unit());
-    let figures = text::figure_names(case);
-    let titles: Vec<&str> = ["", &rate, "ratio", "published", case.measure.cost_unit()]
-        .into_iter()
-        .chain(["ratio", "published", "CPU: sender, receiver, softirq"])
-        .chain(figures.iter().copied())
-        .collect();
-    let rows: Vec<Vec<String>> = case
-        .variants
-        .iter()
-        .enumerate()
-        .map(|(index, variant)| row(variant, index == 0, scale, &figures))
-        .collect();
+    let (titles, rows) = results(case, scale);
     html.push_str(&table(&titles, &rows));
+    if let Some(Grid { titles, rows }) = text::figures(case) {
+        html.push_str(&table(&titles, &rows));
+    }
     if let Some(conclusion) = &case.conclusion {
         line!(html, "<p><strong>{}</strong></p>", escaped(conclusion));
     }
@@ -129,23 +120,47 @@ fn case_section(case: &Case) -> Result<String> {
     Ok(html)
 }
 
-fn row(variant: &Variant, is_base: bool, scale: Scale, figures: &[&str]) -> Vec<String> {
-    let published = |ratio: Option<f64>| ratio.map(digits).unwrap_or_default();
+/// One of the ratios that were published.
+type PublishedRatio = fn(&Published) -> Option<f64>;
+
+/// Titles and rows of the table of a case; columns of what was published, if anything was.
+fn results(case: &Case, scale: Scale) -> (Vec<String>, Vec<Vec<String>>) {
+    let published = |of: PublishedRatio| {
+        let any = case.variants.iter().any(|variant| of(&variant.published).is_some());
+        any.then_some(of)
+    };
+    let published = [published(|ratios| ratios.rate), published(|ratios| ratios.cost)];
+    let rate = format!("{} (lowest–highest)", scale.unit());
+    let amounts = [rate.as_str(), case.measure.cost_unit()];
+    let mut titles = vec![String::new()];
+    for (amount, published) in amounts.into_iter().zip(published) {
+        titles.extend([amount.to_owned(), "ratio".to_owned()]);
+        titles.extend(published.map(|_| "published".to_owned()));
+    }
+    titles.push("CPU: sender, receiver, softirq".to_owned());
+    let row = |(index, variant): (usize, &Variant)| row(variant, index == 0, scale, published);
+    (titles, case.variants.iter().enumerate().map(row).collect())
+}
+
+fn row(
+    variant: &Variant,
+    is_base: bool,
+    scale: Scale,
+    published: [Option<PublishedRatio>; 2],
+) -> Vec<String> {
     let mut cells = vec![variant.title.clone()];
     let Some(measured) = &variant.measured else { return cells };
-    let ratio = |ratio| text::ratio_or_base(ratio, is_base);
+    let cost = measured.cost.as_ref().map(|cost| digits(cost.median)).unwrap_or_default();
+    let amounts =
+        [(scale.spread(&measured.rate), measured.rate_ratio), (cost, measured.cost_ratio)];
+    for ((amount, ratio), published) in amounts.into_iter().zip(published) {
+        cells.extend([amount, text::ratio_or_base(ratio, is_base)]);
+        let ratio = published.map(|published| published(&variant.published));
+        cells.extend(ratio.map(|ratio| ratio.map(digits).unwrap_or_default()));
+    }
     let cpu = &measured.cpu;
     let shares = [&cpu.sender, &cpu.receiver, &cpu.softirq];
-    cells.extend([
-        scale.spread(&measured.rate),
-        ratio(measured.rate_ratio),
-        published(variant.published.rate),
-        measured.cost.as_ref().map(|cost| digits(cost.median)).unwrap_or_default(),
-        ratio(measured.cost_ratio),
-        published(variant.published.cost),
-        shares.map(|share| text::percent(share.as_ref()) + "%").join(", "),
-    ]);
-    cells.extend(figures.iter().map(|name| text::figure_cell(variant, name)));
+    cells.push(shares.map(|share| text::percent(share.as_ref()) + "%").join(", "));
     cells
 }
 
