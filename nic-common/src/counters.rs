@@ -78,6 +78,8 @@ pub struct RxCounters {
     pub tunnelled: u64,
     /// Frames for which the driver had no room for metadata.
     pub no_metadata: u64,
+    /// Frames that went to the rings of a user instead of to the stack.
+    pub redirected: u64,
     /// When a malformed frame was last logged, in ns since boot. Paces the log.
     pub logged_at: u64,
     /// Frames by [`size_bin`].
@@ -132,6 +134,18 @@ pub struct TxCounters {
     pub over_64k: u64,
 }
 
+/// What forwarding in the kernel counts per direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct ForwardCounters {
+    /// Frames that arrived.
+    pub packets: u64,
+    /// Bytes of them, without FCS.
+    pub bytes: u64,
+    /// Frames handed to the other interface; the rest went to the stack.
+    pub forwarded: u64,
+}
+
 /// Counters that add up over CPUs and queues.
 pub trait Counters: Copy {
     /// All zero.
@@ -165,6 +179,7 @@ impl Counters for RxCounters {
         vlan: 0,
         tunnelled: 0,
         no_metadata: 0,
+        redirected: 0,
         logged_at: 0,
         sizes: [0; SIZE_BINS],
         headers: [0; HEADER_BINS],
@@ -172,7 +187,7 @@ impl Counters for RxCounters {
 
     fn add(&mut self, other: &Self) {
         add_fields!(self, other: bytes, header_bytes, copied_bytes, malformed, unparsed,
-            fragments, vlan, tunnelled, no_metadata);
+            fragments, vlan, tunnelled, no_metadata, redirected);
         self.logged_at = self.logged_at.max(other.logged_at);
         add_bins(&mut self.verdicts, &other.verdicts);
         add_bins(&mut self.sizes, &other.sizes);
@@ -242,6 +257,14 @@ impl Counters for TxCounters {
     }
 }
 
+impl Counters for ForwardCounters {
+    const ZERO: Self = Self { packets: 0, bytes: 0, forwarded: 0 };
+
+    fn add(&mut self, other: &Self) {
+        add_fields!(self, other: packets, bytes, forwarded);
+    }
+}
+
 // SAFETY: the counters are `repr(C)` structs of `u64` alone: no padding, every bit pattern valid.
 #[cfg(feature = "user")]
 unsafe impl aya::Pod for RxCounters {}
@@ -251,6 +274,9 @@ unsafe impl aya::Pod for IngressCounters {}
 // SAFETY: as above.
 #[cfg(feature = "user")]
 unsafe impl aya::Pod for TxCounters {}
+// SAFETY: as above.
+#[cfg(feature = "user")]
+unsafe impl aya::Pod for ForwardCounters {}
 
 #[cfg(test)]
 mod tests {

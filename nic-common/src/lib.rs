@@ -9,3 +9,4 @@ pub mod headers;
 pub mod metadata;
 pub mod policy;
 pub mod record;
+pub mod steer;

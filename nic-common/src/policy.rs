@@ -95,6 +95,9 @@ impl CopyPolicy {
     }
 }
 
+/// Bit of the policy's word: some queue has rules of steering, so frames are to be looked up.
+pub const STEERING: u64 = 1 << 33;
+
 impl Default for CopyPolicy {
     fn default() -> Self {
         Self::DEFAULT

@@ -48,6 +48,8 @@ impl AttachRecord {
     pub const CLSACT: u64 = 1 << 3;
     /// The clsact qdisc was made for them.
     pub const OWN_QDISC: u64 = 1 << 4;
+    /// Attached by a user of rings: the last of them to close detaches.
+    pub const FOR_RINGS: u64 = 1 << 5;
 
     /// Nothing attached.
     pub const EMPTY: Self = Self {

@@ -2,24 +2,29 @@
 //!
 //! | program | hook | does |
 //! | --- | --- | --- |
-//! | `nic_rx`, `nic_rx_frags` | XDP | walk headers, decide, count, leave metadata, pass on |
+//! | `nic_rx`, `nic_rx_frags` | XDP | walk headers, decide, count, leave metadata; pass on, or steer |
 //! | `nic_ingress` | TC ingress | count what the stack gets; pull small packets together |
 //! | `nic_egress` | TC egress | count what the stack sends |
 //!
-//! None of them ever drops a packet or changes its contents.
+//! | `nic_forward_l2` | XDP | hand every frame to another interface |
+//! | `nic_forward_l3` | XDP | route IP packets to another interface, pass on the rest |
+//!
+//! None of them ever drops a packet, and only routing changes what is in it.
 #![no_std]
 #![no_main]
 #![feature(asm_experimental_arch)]
 
 mod egress;
+mod forward;
 mod ingress;
 mod maps;
 mod packet;
 mod rx;
+mod steer;
 mod walk;
 
 use aya_ebpf::{
-    bindings::{TC_ACT_UNSPEC, xdp_action::XDP_PASS},
+    bindings::TC_ACT_UNSPEC,
     macros::{classifier, xdp},
     programs::{TcContext, XdpContext},
 };
@@ -27,15 +32,25 @@ use aya_ebpf::{
 /// XDP for devices whose frames fit into one buffer.
 #[xdp]
 pub fn nic_rx(ctx: XdpContext) -> u32 {
-    rx::count::<packet::Linear>(&ctx);
-    XDP_PASS
+    rx::count::<packet::Linear>(&ctx)
 }
 
 /// XDP for devices that may spread a frame over several buffers.
 #[xdp(frags)]
 pub fn nic_rx_frags(ctx: XdpContext) -> u32 {
-    rx::count::<packet::Fragmented>(&ctx);
-    XDP_PASS
+    rx::count::<packet::Fragmented>(&ctx)
+}
+
+/// Forwarding of whole frames.
+#[xdp(frags)]
+pub fn nic_forward_l2(ctx: XdpContext) -> u32 {
+    forward::frame(&ctx)
+}
+
+/// Forwarding of IP packets.
+#[xdp(frags)]
+pub fn nic_forward_l3(ctx: XdpContext) -> u32 {
+    forward::packet(&ctx)
 }
 
 /// TC ingress: what the stack gets, after GRO.

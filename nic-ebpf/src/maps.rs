@@ -2,13 +2,14 @@
 
 use aya_ebpf::{
     Global,
-    btf_maps::{Array, PerCpuArray},
+    btf_maps::{Array, DevMapHash, PerCpuArray, XskMap},
     macros::btf_map,
 };
 use nic_common::{
-    counters::{IngressCounters, RxCounters, TxCounters},
-    policy::CopyPolicy,
+    counters::{ForwardCounters, IngressCounters, RxCounters, TxCounters},
+    policy::{CopyPolicy, STEERING},
     record::AttachRecord,
+    steer::Rules,
 };
 
 /// Counters per receive queue at XDP. Userspace sets the number of entries to the device's queues.
@@ -27,7 +28,25 @@ pub static NIC_TX: PerCpuArray<TxCounters, 1> = PerCpuArray::new();
 #[btf_map]
 pub static NIC_RECORD: Array<AttachRecord, 1> = Array::new();
 
-/// The [`CopyPolicy`] as a word, alone in its map; userspace changes it while the programs run.
+/// Which frames go to the rings of a user, per receive queue.
+#[btf_map]
+pub static NIC_STEER: Array<Rules, 1> = Array::new();
+
+/// The sockets of users' rings, per receive queue. The kernel takes out those that are closed.
+#[btf_map]
+pub static NIC_XSKS: XskMap<1> = XskMap::new();
+
+/// Forwarding: where a frame may go. For whole frames the key is the interface that it came from,
+/// for routed packets the one that the route leads to.
+#[btf_map]
+pub static NIC_PORTS: DevMapHash<2> = DevMapHash::new();
+
+/// Forwarding: counters of either direction, that from [`FORWARD_FIRST`] first.
+#[btf_map]
+pub static NIC_FORWARD: PerCpuArray<ForwardCounters, 2> = PerCpuArray::new();
+
+/// The [`CopyPolicy`] as a word, with [`STEERING`], alone in its map; userspace changes it while
+/// the programs run.
 #[unsafe(no_mangle)]
 #[unsafe(link_section = ".data.policy")]
 static mut POLICY: u64 = CopyPolicy::DEFAULT.to_word();
@@ -49,11 +68,26 @@ pub static LOG: Global<u8> = Global::new(0);
 #[unsafe(no_mangle)]
 pub static TX_QUEUES: Global<u32> = Global::new(1);
 
+/// Forwarding: index of the first interface. Constant from load on.
+#[unsafe(no_mangle)]
+pub static FORWARD_FIRST: Global<u32> = Global::new(0);
+
 /// The policy in force.
 #[inline(always)]
 pub fn policy() -> CopyPolicy {
+    CopyPolicy::from_word(policy_word())
+}
+
+/// Whether any queue has rules of steering.
+#[inline(always)]
+pub fn is_steering() -> bool {
+    policy_word() & STEERING != 0
+}
+
+#[inline(always)]
+fn policy_word() -> u64 {
     // SAFETY: one aligned 64-bit load, which cannot be torn by userspace's 64-bit store.
-    CopyPolicy::from_word(unsafe { core::ptr::read_volatile(&raw const POLICY) })
+    unsafe { core::ptr::read_volatile(&raw const POLICY) }
 }
 
 /// `value`, as something that the verifier knows nothing about: it then checks what follows once,

@@ -99,7 +99,7 @@ fn step<C: LoadBytes>(ctx: C, len: u32, walk: *mut Walk) -> u64 {
 
 /// `value`, as something that the compiler knows nothing about, unlike the verifier.
 #[inline(always)]
-fn opaque(mut value: u32) -> u32 {
+pub fn opaque(mut value: u32) -> u32 {
     // SAFETY: a register moved to itself.
     unsafe { core::arch::asm!("{0} = {0}", inout(reg) value, options(pure, nomem, nostack)) };
     value

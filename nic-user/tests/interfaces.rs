@@ -212,7 +212,14 @@ fn attach_clsact(host: &Host) -> Attached {
         let lock = Lock::take(|_| {})?;
         let policy = |base: CopyPolicy| base;
         let mode = ModeWanted::Auto;
-        let options = Options { mode, policy: &policy, pull: None, log: None, clsact: true };
+        let options = Options {
+            mode,
+            policy: &policy,
+            pull: None,
+            log: None,
+            clsact: true,
+            for_rings: false,
+        };
         offload::attach(&lock, &nic(host, host.interface()), &options)
     };
     host.run(attach).unwrap().unwrap()

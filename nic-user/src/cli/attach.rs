@@ -153,6 +153,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         pull: args.pull.map(|switch| switch == Switch::On),
         log: args.log.map(|switch| switch == Switch::On),
         clsact: false,
+        for_rings: false,
     };
     let profile = args.profile.as_deref().map(Profile::load).transpose()?;
     let journals = Journals::system();

@@ -2,17 +2,15 @@
 
 use std::{
     fs,
-    io::{self, Write},
+    io::Write,
     path::{Path, PathBuf},
-    thread,
     time::Duration,
 };
 
 use clap::builder::PossibleValuesParser;
 use indicatif::{ProgressBar, ProgressStyle};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::{located, name};
+use super::{located, name, signals};
 use crate::{
     bench::{
         self, Named, Settings,
@@ -145,7 +143,8 @@ fn read(path: &Path) -> Result<Document> {
 fn measure(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let settings = Settings { sizes: args.from.as_deref().map(sizes_at).transpose()? };
     let stop = Stop::default();
-    stop_on_signals(&stop)?;
+    let to_end = stop.clone();
+    signals::on_end(move || to_end.request())?;
     let plan = Plan { rounds: args.rounds, window: args.time, stop: &stop };
     let document = bench::run(&wanted(&args.experiments), &settings, &plan, &mut Bar::new())?;
     if args.json {
@@ -183,36 +182,6 @@ fn sizes_at(interface: &str) -> Result<Sizes> {
 fn wanted(names: &[String]) -> Vec<Named> {
     let wanted = |named: &&Named| names.iter().any(|name| *name == named.name || name == ALL);
     bench::ALL.iter().filter(wanted).copied().collect()
-}
-
-/// Lets whatever would end the process end the benchmark instead, so that it clears up.
-fn stop_on_signals(stop: &Stop) -> Result<()> {
-    let fail = |error: io::Error| Error::io("prepare for interruptions", &error);
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(fail)?;
-    let entered = runtime.enter();
-    let signals = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
-    let [mut interrupt, mut terminate, mut hangup]: [Signal; 3] = {
-        let [interrupt, terminate, hangup] = signals.map(signal);
-        [interrupt.map_err(fail)?, terminate.map_err(fail)?, hangup.map_err(fail)?]
-    };
-    drop(entered);
-    let stop = stop.clone();
-    thread::spawn(move || {
-        runtime.block_on(async {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-                _ = hangup.recv() => {}
-            }
-        });
-        stop.request();
-        // The handlers stay: whoever presses Ctrl-C twice must not leave anything behind either.
-        loop {
-            thread::park();
-        }
-    });
-    Ok(())
 }
 
 /// Progress on the terminal, if standard error is one.

@@ -7,6 +7,7 @@ mod completions;
 mod decode;
 mod detach;
 mod doctor;
+mod forward;
 mod list;
 mod located;
 mod log;
@@ -19,6 +20,7 @@ mod schema;
 mod set;
 mod settings;
 mod show;
+mod signals;
 mod stats;
 mod target;
 
@@ -69,6 +71,7 @@ enum Command {
     Detach(detach::Args),
     Log(log::Args),
     Doctor(doctor::Args),
+    Forward(forward::Args),
     Bench(bench::Args),
     Decode(decode::Args),
     Schema(schema::Args),
@@ -90,6 +93,7 @@ impl Command {
             Self::Detach(args) => detach::run(&args, out),
             Self::Log(args) => log::run(&args, out),
             Self::Doctor(args) => doctor::run(&args, out),
+            Self::Forward(args) => forward::run(&args, out),
             Self::Bench(args) => bench::run(&args, out),
             Self::Decode(args) => decode::run(args, out),
             Self::Schema(args) => schema::run(&args, out),

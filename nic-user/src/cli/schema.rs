@@ -14,6 +14,7 @@ use crate::{
     },
     counters,
     decode::Decoded,
+    forward,
     report::{
         json,
         style::Style,
@@ -30,6 +31,7 @@ const DOCUMENTS: &[Document] = &[
     Document::of::<Decoded>("decode", "one line of nicctl decode --json"),
     Document::of::<detach::Document>("detach", "nicctl detach --json"),
     Document::of::<doctor::Document>("doctor", "nicctl doctor --json"),
+    Document::of::<forward::model::Document>("forward", "one line of nicctl forward --json"),
     Document::of::<list::Document>("list", "nicctl list --json"),
     Document::of::<log::Document>("log", "one line of nicctl log --json"),
     Document::of::<PlanDocument>("plan", "nicctl plan --json, and apply and set with --dry-run"),

@@ -146,6 +146,7 @@ fn rx_of(fields: Vec<u64>) -> RxCounters {
         vlan: next(),
         tunnelled: next(),
         no_metadata: next(),
+        redirected: next(),
         logged_at: next(),
         sizes: array::from_fn(|_| next()),
         headers: array::from_fn(|_| next()),

@@ -117,6 +117,8 @@ pub struct Rx {
     pub tunnelled: u64,
     /// Frames for which the driver had no room for metadata.
     pub no_metadata: u64,
+    /// Frames that went to the AF_XDP rings of a user instead of to the stack.
+    pub redirected: u64,
     /// Header bytes of all frames.
     pub header_bytes: u64,
     /// Bytes that the verdicts copy.
@@ -325,6 +327,7 @@ impl Rx {
             vlan: rx.vlan,
             tunnelled: rx.tunnelled,
             no_metadata: rx.no_metadata,
+            redirected: rx.redirected,
             header_bytes: rx.header_bytes,
             copied_bytes: rx.copied_bytes,
             spared_bytes: rx.spared_bytes(),
@@ -446,9 +449,9 @@ mod tests {
         // A line an object, to be read by people.
         insta::assert_snapshot!(json.replace("},", "},\n"), @r#"
         {"version":1,"interfaces":[{"name":"eth7","ifindex":7,"netns":"blue","mode":"native","policy":{"rx_copybreak":256,"max_linear":256,"split":true},
-        "attached_at":"2024-12-31T23:59:59Z","rx_queues":1,"tx_queues":1,"queues":[{"queue":0,"rx":{"packets":3,"bytes":3000,"copy":0,"split":3,"whole":0,"malformed":0,"unparsed":0,"fragments":0,"vlan":0,"tunnelled":0,"no_metadata":0,"header_bytes":162,"copied_bytes":162,"spared_bytes":2838,"averages":{"packet_bytes":1000.0,"header_bytes":54.0,"spared_share":0.946}},
+        "attached_at":"2024-12-31T23:59:59Z","rx_queues":1,"tx_queues":1,"queues":[{"queue":0,"rx":{"packets":3,"bytes":3000,"copy":0,"split":3,"whole":0,"malformed":0,"unparsed":0,"fragments":0,"vlan":0,"tunnelled":0,"no_metadata":0,"redirected":0,"header_bytes":162,"copied_bytes":162,"spared_bytes":2838,"averages":{"packet_bytes":1000.0,"header_bytes":54.0,"spared_share":0.946}},
         "ingress":{"packets":0,"bytes":0,"linear_bytes":0,"linear_payload_bytes":0,"paged_bytes":0,"gro_packets":0,"gro_segments":0,"largest":0,"pulled":0,"pull_failed":0,"averages":{"packet_bytes":null,"gro_segments":null,"linear_payload_share":null}},
-        "tx":{"packets":0,"bytes":0,"header_bytes":0,"gso_tcp_packets":0,"gso_tcp_segments":0,"gso_udp_packets":0,"gso_udp_segments":0,"over_64k":0,"averages":{"packet_bytes":null,"header_bytes":null,"gso_tcp_segments":null,"gso_udp_segments":null}}}],"total":{"rx":{"packets":3,"bytes":3000,"copy":0,"split":3,"whole":0,"malformed":0,"unparsed":0,"fragments":0,"vlan":0,"tunnelled":0,"no_metadata":0,"header_bytes":162,"copied_bytes":162,"spared_bytes":2838,"averages":{"packet_bytes":1000.0,"header_bytes":54.0,"spared_share":0.946}},
+        "tx":{"packets":0,"bytes":0,"header_bytes":0,"gso_tcp_packets":0,"gso_tcp_segments":0,"gso_udp_packets":0,"gso_udp_segments":0,"over_64k":0,"averages":{"packet_bytes":null,"header_bytes":null,"gso_tcp_segments":null,"gso_udp_segments":null}}}],"total":{"rx":{"packets":3,"bytes":3000,"copy":0,"split":3,"whole":0,"malformed":0,"unparsed":0,"fragments":0,"vlan":0,"tunnelled":0,"no_metadata":0,"redirected":0,"header_bytes":162,"copied_bytes":162,"spared_bytes":2838,"averages":{"packet_bytes":1000.0,"header_bytes":54.0,"spared_share":0.946}},
         "ingress":{"packets":0,"bytes":0,"linear_bytes":0,"linear_payload_bytes":0,"paged_bytes":0,"gro_packets":0,"gro_segments":0,"largest":0,"pulled":0,"pull_failed":0,"averages":{"packet_bytes":null,"gro_segments":null,"linear_payload_share":null}},
         "tx":{"packets":0,"bytes":0,"header_bytes":0,"gso_tcp_packets":0,"gso_tcp_segments":0,"gso_udp_packets":0,"gso_udp_segments":0,"over_64k":0,"averages":{"packet_bytes":null,"header_bytes":null,"gso_tcp_segments":null,"gso_udp_segments":null}}}}]}
         "#);

@@ -209,6 +209,7 @@ fn frame_items(total: &Sides) -> Vec<String> {
         (rx.fragments, "IP fragments"),
         (rx.tunnelled, "tunnelled"),
         (rx.vlan, "with VLAN tag"),
+        (rx.redirected, "to rings"),
     ])
 }
 
@@ -427,7 +428,8 @@ mod tests {
         rx       100.0% copy, 100.0% split, 100.0% whole, 0.0% of the bytes spared,
                  average 1.0 B, headers 1.0 B
         frames   18.4 E malformed, 18.4 E unparsed, 18.4 E without metadata,
-                 18.4 E IP fragments, 18.4 E tunnelled, 18.4 E with VLAN tag
+                 18.4 E IP fragments, 18.4 E tunnelled, 18.4 E with VLAN tag,
+                 18.4 E to rings
         ingress  1.0 segments per GRO packet, largest 18446744073709551615 B,
                  100.0% of the payload in the linear part, 18.4 E pulled,
                  18.4 E not to be pulled

@@ -91,6 +91,7 @@ fn attach(nic: Nic, journals: &Journals) -> Result<Attach> {
         pull: None,
         log: None,
         clsact: false,
+        for_rings: false,
     };
     let planned = transaction::plan(nic, None, &options, journals)?;
     let changes = planned.settings.changes();

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use nic_common::steer::Rules;
 use nix::{
     errno::Errno,
     poll::{PollFd, PollFlags, PollTimeout, poll},
@@ -18,7 +19,10 @@ use super::{
     receive::Building,
     socket::{CHECK_INTERVAL, Interface, Options},
 };
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    offload::Rings,
+};
 
 /// How to open a port.
 #[derive(Clone, Debug)]
@@ -36,10 +40,34 @@ pub struct Config {
 #[derive(Debug)]
 pub struct Port {
     queues: Vec<Queue>,
+    // After the queues, whose sockets are closed then.
+    _rings: Option<Rings>,
     buffers: Rc<Buffers>,
 }
 
 impl Port {
+    /// Opens the rings. Frames that `rules` take go to them, at each of the queues; all others are
+    /// the kernel's, and all of them once the port is closed, however that comes about.
+    ///
+    /// It takes programs that are attached to the interface. If there are none they are attached,
+    /// and detached when the last port of the interface is closed.
+    pub fn steered(
+        interface: &Interface<'_>,
+        config: &Config,
+        rules: &Rules,
+        buffers: &Rc<Buffers>,
+    ) -> Result<Self> {
+        let open = || Rings::open(interface.name);
+        let mut rings = match interface.netns {
+            Some(netns) => netns.run(open)??,
+            None => open()?,
+        };
+        let port = Self::open(interface, config, buffers, |queue, socket| {
+            rings.register(queue, socket, rules)
+        })?;
+        Ok(Self { _rings: Some(rings), ..port })
+    }
+
     /// Opens the rings; `register` gets every socket, to put it where the XDP program of the
     /// interface finds it: into an XSKMAP, at the number of the queue.
     pub fn open(
@@ -53,7 +81,8 @@ impl Port {
             register(number, queue.as_fd())?;
             Ok(queue)
         });
-        Ok(Self { queues: queues.collect::<Result<_>>()?, buffers: Rc::clone(buffers) })
+        let queues = queues.collect::<Result<_>>()?;
+        Ok(Self { queues, _rings: None, buffers: Rc::clone(buffers) })
     }
 
     /// Its queues.

@@ -92,6 +92,12 @@ impl Ends {
         Self { ports: [port, self.ports[1]], ..self }
     }
 
+    /// The same to another station: a router, say.
+    #[must_use]
+    pub const fn to_mac(self, mac: [u8; 6]) -> Self {
+        Self { mac: [self.mac[0], mac], ..self }
+    }
+
     /// The finished frame.
     pub fn ethernet(&self, payload: EtherPayload) -> Vec<u8> {
         let [source, destination] = self.mac;

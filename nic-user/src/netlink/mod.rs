@@ -14,6 +14,7 @@ pub mod link_edit;
 pub mod netdev;
 pub mod qdisc;
 mod request;
+pub mod route;
 pub mod socket;
 
 use std::fmt;

@@ -18,7 +18,7 @@ use super::{
     clsact, detach, foreign,
     lock::Lock,
     object::{Build, EGRESS, INGRESS, Object, Parameters, XdpPrograms},
-    pinned,
+    pinned::{self, PolicyWord},
     slot::{self, Slot},
 };
 use crate::{
@@ -55,6 +55,8 @@ pub struct Options<'a> {
     pub log: Option<bool>,
     /// Use filters of a clsact qdisc even where the kernel has TCX.
     pub clsact: bool,
+    /// It is only for the rings of a user, and goes with the last of them.
+    pub for_rings: bool,
 }
 
 /// What can be switched on and off.
@@ -262,12 +264,12 @@ impl Attaching<'_> {
     fn fresh(mut self) -> Result<Attached> {
         let policy = (self.options.policy)(CopyPolicy::DEFAULT);
         let mut object =
-            Object::load(&parameters(self.nic, self.switches, policy), Some(self.slot))?;
+            Object::load(&parameters(self.nic, self.switches, policy, false), Some(self.slot))?;
         // First, so that it need not share the processors with the TC programs.
         object.xdp(builds(self.nic)[0])?;
         let (link, mode, build) = object.while_loading_tc(|xdp| self.attach_xdp(xdp))?;
         self.notes.extend(warnings(self.nic, mode));
-        let mut record = record(self.nic, self.slot, self.switches, mode, build);
+        let mut record = self.record(mode, build);
         object.write_record(&record)?;
         pin_link(link, self.slot, slot::XDP_LINK)?;
         attach_tc(&mut object, self.nic, self.slot, &mut record, self.options.clsact)?;
@@ -345,39 +347,43 @@ impl Attaching<'_> {
     }
 }
 
-fn parameters(nic: &Nic, switches: Switches, policy: CopyPolicy) -> Parameters {
+fn parameters(nic: &Nic, switches: Switches, policy: CopyPolicy, steering: bool) -> Parameters {
     Parameters {
         rx_queues: nic.max_rx_queues().max(1),
         tx_queues: nic.max_tx_queues().max(1),
         real_tx_queues: nic.tx_queues().max(1),
         policy,
+        steering,
         pull: switches.pull,
         log: switches.log,
     }
 }
 
-fn record(nic: &Nic, slot: &Slot, switches: Switches, mode: XdpMode, build: Build) -> AttachRecord {
-    let now = now();
-    AttachRecord {
-        layout: AttachRecord::LAYOUT,
-        attached_at: now,
-        loaded_at: now,
-        netns: slot.netns,
-        ifindex: nic.ifindex(),
-        mode: mode.flag(),
-        rx_queues: nic.max_rx_queues().max(1),
-        tx_queues: nic.max_tx_queues().max(1),
-        options: option_bits(switches, build),
-        name: padded(nic.name()),
-        version: padded(env!("CARGO_PKG_VERSION")),
+impl Attaching<'_> {
+    fn record(&self, mode: XdpMode, build: Build) -> AttachRecord {
+        let (nic, now) = (self.nic, now());
+        AttachRecord {
+            layout: AttachRecord::LAYOUT,
+            attached_at: now,
+            loaded_at: now,
+            netns: self.slot.netns,
+            ifindex: nic.ifindex(),
+            mode: mode.flag(),
+            rx_queues: nic.max_rx_queues().max(1),
+            tx_queues: nic.max_tx_queues().max(1),
+            options: self.option_bits(build),
+            name: padded(nic.name()),
+            version: padded(env!("CARGO_PKG_VERSION")),
+        }
     }
-}
 
-fn option_bits(switches: Switches, build: Build) -> u64 {
-    let bit = |set: bool, bit: u64| if set { bit } else { 0 };
-    bit(switches.pull, AttachRecord::PULL)
-        | bit(switches.log, AttachRecord::LOG)
-        | bit(build == Build::Frags, AttachRecord::FRAGS)
+    fn option_bits(&self, build: Build) -> u64 {
+        let bit = |set: bool, bit: u64| if set { bit } else { 0 };
+        bit(self.switches.pull, AttachRecord::PULL)
+            | bit(self.switches.log, AttachRecord::LOG)
+            | bit(build == Build::Frags, AttachRecord::FRAGS)
+            | bit(self.options.for_rings, AttachRecord::FOR_RINGS)
+    }
 }
 
 /// Nanoseconds since 1970.
@@ -401,8 +407,7 @@ fn upgrade(nic: &Nic, options: &Options<'_>, attachment: &Attachment) -> Result<
     let upgraded = replace(nic, options, attachment, (options.policy)(before));
     if upgraded.is_err() {
         // Loading has put the new one in force. The reason to fail is worth more than another.
-        let map = pinned::open_map(&attachment.slot().pin(slot::POLICY));
-        let _ = map.and_then(|map| pinned::set_policy(map, before));
+        let _ = PolicyWord::of(attachment.slot()).and_then(|mut word| word.set_policy(before));
     }
     upgraded
 }
@@ -415,7 +420,8 @@ fn replace(
 ) -> Result<Attached> {
     let slot = attachment.slot();
     let switches = Switches::of(options, Some(attachment.record()));
-    let mut object = Object::load(&parameters(nic, switches, policy), Some(slot))?;
+    let steering = PolicyWord::of(slot)?.is_steering()?;
+    let mut object = Object::load(&parameters(nic, switches, policy, steering), Some(slot))?;
     let mut attaching = Attaching { nic, options, slot, switches, notes: Vec::new() };
     let old = attachment.mode();
     object.xdp(builds(nic)[0])?;
@@ -428,7 +434,7 @@ fn replace(
     let mut record = AttachRecord {
         loaded_at: now(),
         mode: mode.flag(),
-        options: option_bits(switches, build) | kept,
+        options: attaching.option_bits(build) | kept,
         name: padded(nic.name()),
         version: padded(env!("CARGO_PKG_VERSION")),
         ..*attachment.record()

@@ -12,7 +12,8 @@ use nic_common::{
 };
 
 use super::{
-    bpffs, pinned,
+    bpffs,
+    pinned::{self, PolicyWord},
     slot::{self, Slot},
     sys::{self, LinkState},
 };
@@ -123,7 +124,7 @@ impl Attachment {
 
     /// The copy policy in force.
     pub fn policy(&self) -> Result<CopyPolicy> {
-        pinned::read_policy(&self.slot)
+        PolicyWord::of(&self.slot)?.policy()
     }
 
     /// Reads all counters.

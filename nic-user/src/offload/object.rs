@@ -4,10 +4,13 @@ use std::{panic::resume_unwind, thread};
 
 use aya::{
     Ebpf, EbpfLoader, VerifierLogLevel, include_bytes_aligned,
-    maps::{Array, MapData},
+    maps::{Array, Map, MapData, xdp::XdpMapError},
     programs::{Program, ProgramError, SchedClassifier, Xdp},
 };
-use nic_common::{policy::CopyPolicy, record::AttachRecord};
+use nic_common::{
+    policy::{CopyPolicy, STEERING},
+    record::AttachRecord,
+};
 
 use super::{
     pinned,
@@ -27,12 +30,14 @@ pub const EGRESS: &str = "nic_egress";
 const LOGS: &str = "AYA_LOGS";
 
 /// Where the maps of the object are pinned in a slot.
-const PINNED_MAPS: [(&str, &str); 6] = [
+const PINNED_MAPS: [(&str, &str); 8] = [
     ("NIC_RX", slot::RX),
     ("NIC_INGRESS", slot::INGRESS),
     ("NIC_TX", slot::TX),
     ("NIC_RECORD", slot::RECORD),
     (".data.policy", slot::POLICY),
+    ("NIC_STEER", slot::STEER),
+    ("NIC_XSKS", slot::SOCKETS),
     (LOGS, slot::LOG),
 ];
 
@@ -74,6 +79,8 @@ pub struct Parameters {
     pub real_tx_queues: u32,
     /// The copy policy to begin with.
     pub policy: CopyPolicy,
+    /// Whether any queue has rules of steering.
+    pub steering: bool,
     /// TC ingress pulls small packets together.
     pub pull: bool,
     /// Malformed frames are logged.
@@ -89,7 +96,8 @@ impl Object {
     /// Makes the maps, or takes those pinned in `slot`, where new ones are pinned too. Without a
     /// slot nothing is pinned.
     pub fn load(parameters: &Parameters, slot: Option<&Slot>) -> Result<Self> {
-        let word = parameters.policy.to_word();
+        let steering = if parameters.steering { STEERING } else { 0 };
+        let word = parameters.policy.to_word() | steering;
         let (pull, log) = (u8::from(parameters.pull), u8::from(parameters.log));
         let mut loader = loader();
         loader
@@ -100,6 +108,8 @@ impl Object {
             .override_global("TX_QUEUES", &parameters.real_tx_queues, true)
             .map_max_entries("NIC_RX", parameters.rx_queues)
             .map_max_entries("NIC_INGRESS", parameters.rx_queues)
+            .map_max_entries("NIC_STEER", parameters.rx_queues)
+            .map_max_entries("NIC_XSKS", parameters.rx_queues)
             .map_max_entries("NIC_TX", parameters.tx_queues);
         if let Some(slot) = slot {
             for (map, pin) in PINNED_MAPS {
@@ -109,6 +119,35 @@ impl Object {
         let ebpf =
             loader.load(OBJECT).map_err(|error| pinned::aya_error("make the maps", &error))?;
         Ok(Self { ebpf })
+    }
+
+    /// Makes the maps for forwarding, with the index of the first interface.
+    pub fn load_to_forward(first: u32) -> Result<Self> {
+        let mut loader = loader();
+        loader
+            .verifier_log_level(VerifierLogLevel::DEBUG | VerifierLogLevel::STATS)
+            .override_global("FORWARD_FIRST", &first, true);
+        let ebpf =
+            loader.load(OBJECT).map_err(|error| pinned::aya_error("make the maps", &error))?;
+        Ok(Self { ebpf })
+    }
+
+    /// A program that forwards, in the kernel.
+    pub fn forward(&mut self, name: &'static str) -> Result<&mut Xdp> {
+        let program: &mut Xdp = self.program(name)?;
+        program.load().map_err(|error| verifying(name, &error))?;
+        Ok(program)
+    }
+
+    /// Works on a map.
+    pub fn with_map(
+        &mut self,
+        name: &str,
+        work: impl FnOnce(&mut Map) -> Result<(), XdpMapError>,
+    ) -> Result<()> {
+        let map = self.ebpf.map_mut(name);
+        let map = map.ok_or_else(|| Error::failed(format!("the BPF object has no map {name}")))?;
+        work(map).map_err(|error| pinned::aya_error(&format!("write {name}"), &error))
     }
 
     /// The XDP program of a build, in the kernel.
@@ -158,13 +197,13 @@ impl Object {
     pub fn policy_map(&mut self) -> Result<MapData> {
         let map = self.ebpf.take_map(".data.policy");
         match map {
-            Some(aya::maps::Map::Array(map)) => Ok(map),
+            Some(Map::Array(map)) => Ok(map),
             _ => Err(Error::failed("the BPF object has no map of the copy policy")),
         }
     }
 
     /// A map by its name.
-    pub fn map(&self, name: &str) -> Option<&aya::maps::Map> {
+    pub fn map(&self, name: &str) -> Option<&Map> {
         self.ebpf.map(name)
     }
 

@@ -3,7 +3,10 @@
 use std::path::Path;
 
 use aya::maps::{Array, Map, MapData};
-use nic_common::{policy::CopyPolicy, record::AttachRecord};
+use nic_common::{
+    policy::{CopyPolicy, STEERING},
+    record::AttachRecord,
+};
 
 use super::{
     bpffs,
@@ -51,20 +54,50 @@ pub fn read_record(slot: &Slot) -> Result<AttachRecord> {
     if record.layout == AttachRecord::LAYOUT { Ok(record) } else { Err(other_version()) }
 }
 
-/// The copy policy in a slot.
-pub fn read_policy(slot: &Slot) -> Result<CopyPolicy> {
-    let action = "read the copy policy";
-    let map = Map::Array(open_map(&slot.pin(slot::POLICY))?);
-    let map: Array<MapData, u64> = map.try_into().map_err(|error| aya_error(action, &error))?;
-    map.get(&0, 0).map(CopyPolicy::from_word).map_err(|error| aya_error(action, &error))
-}
+/// The word of the copy policy, in its map.
+pub struct PolicyWord(Array<MapData, u64>);
 
-/// Writes the copy policy into its map.
-pub fn set_policy(map: MapData, policy: CopyPolicy) -> Result<()> {
-    let action = "write the copy policy";
-    let mut map: Array<MapData, u64> =
-        Map::Array(map).try_into().map_err(|error| aya_error(action, &error))?;
-    map.set(0, policy.to_word(), 0).map_err(|error| aya_error(action, &error))
+impl PolicyWord {
+    /// In this map.
+    pub fn in_map(map: MapData) -> Result<Self> {
+        let map = Map::Array(map).try_into();
+        map.map(Self).map_err(|error| aya_error("open the copy policy", &error))
+    }
+
+    /// In a slot.
+    pub fn of(slot: &Slot) -> Result<Self> {
+        Self::in_map(open_map(&slot.pin(slot::POLICY))?)
+    }
+
+    fn get(&self) -> Result<u64> {
+        self.0.get(&0, 0).map_err(|error| aya_error("read the copy policy", &error))
+    }
+
+    fn set(&mut self, word: u64) -> Result<()> {
+        self.0.set(0, word, 0).map_err(|error| aya_error("write the copy policy", &error))
+    }
+
+    /// The copy policy.
+    pub fn policy(&self) -> Result<CopyPolicy> {
+        self.get().map(CopyPolicy::from_word)
+    }
+
+    /// Puts another copy policy in force. Only under the lock, if it is a slot's.
+    pub fn set_policy(&mut self, policy: CopyPolicy) -> Result<()> {
+        let steering = self.get()? & STEERING;
+        self.set(policy.to_word() | steering)
+    }
+
+    /// Whether any queue has rules of steering.
+    pub fn is_steering(&self) -> Result<bool> {
+        self.get().map(|word| word & STEERING != 0)
+    }
+
+    /// Says whether any queue has. Only under the lock.
+    pub fn set_steering(&mut self, on: bool) -> Result<()> {
+        let policy = self.get()? & !STEERING;
+        self.set(policy | if on { STEERING } else { 0 })
+    }
 }
 
 /// Opens a map pinned at `path`.

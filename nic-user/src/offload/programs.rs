@@ -17,6 +17,7 @@ pub(super) const PARAMETERS: Parameters = Parameters {
     tx_queues: 4,
     real_tx_queues: 4,
     policy: CopyPolicy::DEFAULT,
+    steering: false,
     pull: false,
     log: false,
 };

@@ -1,8 +1,9 @@
 //! The directory of bpffs that holds what is attached to one interface.
 
 use std::{
-    fs, io,
-    os::fd::AsFd,
+    fs::{self, File},
+    io,
+    os::{fd::AsFd, linux::fs::MetadataExt},
     path::{Path, PathBuf},
 };
 
@@ -34,6 +35,10 @@ pub const TX: &str = "tx";
 pub const RECORD: &str = "record";
 /// The map of the copy policy.
 pub const POLICY: &str = "policy";
+/// The map of steering rules.
+pub const STEER: &str = "steer";
+/// The map of users' AF_XDP sockets.
+pub const SOCKETS: &str = "sockets";
 /// The ring of the log.
 pub const LOG: &str = "log";
 
@@ -77,6 +82,19 @@ impl Slot {
     /// One pin in it.
     pub fn pin(&self, name: &str) -> PathBuf {
         self.path.join(name)
+    }
+
+    /// Its directory: for a lock that tells who uses what is pinned there.
+    pub fn open_directory(&self) -> Result<File> {
+        File::open(&self.path)
+            .map_err(|error| bpffs::error(format!("open {}", self.path.display()), &error))
+    }
+
+    /// Whether `directory` is still this slot's, not one that was removed or replaced.
+    pub fn is_at(&self, directory: &File) -> bool {
+        let inode = |metadata: io::Result<fs::Metadata>| metadata.ok().map(|it| it.st_ino());
+        let held = inode(directory.metadata());
+        held.is_some() && held == inode(fs::metadata(&self.path))
     }
 
     /// An empty directory beside it in which to make it. Whatever an earlier process left there

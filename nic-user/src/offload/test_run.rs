@@ -8,7 +8,8 @@ use nic_common::{metadata::Metadata, policy::CopyPolicy};
 
 use super::{
     object::{Build, Object},
-    pinned, privilege,
+    pinned::{self, PolicyWord},
+    privilege,
     programs::PARAMETERS,
 };
 use crate::{
@@ -43,7 +44,7 @@ impl Walker for BpfWalker {
             return Native.headers(frame, policy);
         }
         if policy != self.policy {
-            pinned::set_policy(self.object.policy_map()?, policy)?;
+            PolicyWord::in_map(self.object.policy_map()?)?.set_policy(policy)?;
             self.policy = policy;
         }
         self.out.resize(frame.len() + Metadata::SIZE, 0);

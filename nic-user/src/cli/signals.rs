@@ -1,0 +1,36 @@
+//! Signals that would end the process end what it does instead, so that it clears up.
+
+use std::{io, thread};
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::error::{Error, Result};
+
+/// Calls `end`, on a thread of its own, when the first of SIGINT, SIGTERM and SIGHUP comes.
+pub(super) fn on_end(end: impl FnOnce() + Send + 'static) -> Result<()> {
+    let fail = |error: io::Error| Error::io("prepare for interruptions", &error);
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(fail)?;
+    let entered = runtime.enter();
+    let signals = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+    let [mut interrupt, mut terminate, mut hangup]: [Signal; 3] = {
+        let [interrupt, terminate, hangup] = signals.map(signal);
+        [interrupt.map_err(fail)?, terminate.map_err(fail)?, hangup.map_err(fail)?]
+    };
+    drop(entered);
+    thread::spawn(move || {
+        runtime.block_on(async {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+                _ = hangup.recv() => {}
+            }
+        });
+        end();
+        // The handlers stay: whoever presses Ctrl-C twice must not leave anything behind either.
+        loop {
+            thread::park();
+        }
+    });
+    Ok(())
+}

@@ -1,0 +1,206 @@
+//! Forwarding through AF_XDP rings, on one thread.
+
+use std::{mem, time::Duration};
+
+use nic_common::{policy::CopyPolicy, steer::Rules};
+
+use super::{
+    Counts, Forwarder, Layer, Reason,
+    promiscuous::Promiscuous,
+    router::{Router, rules_for_routing},
+};
+use crate::{
+    driver::{
+        Interface, Mode, Options,
+        buffers::{Buffers, KERNEL_HEADROOM, Layout},
+        packet::Packet,
+        port::{self, Config, Port},
+        queue::{Queue, Refusal, Unsent},
+        receive::Building,
+    },
+    error::Result,
+    nic::Nic,
+};
+
+/// Frames taken from a ring at once.
+const BATCH: u32 = 64;
+/// Batches before whoever runs this is asked whether to go on.
+const BATCHES: u32 = 64;
+/// Ethernet header and two VLAN tags.
+const LINK_HEADER: u32 = 14 + 2 * 4;
+/// Frames that wait to be filled, over all queues.
+const FILL: u32 = 16_384;
+
+/// The rings of both interfaces.
+pub struct InRings {
+    ends: [End; 2],
+    router: Option<Router>,
+    arrived: Vec<Packet>,
+    _promiscuous: Vec<Promiscuous>,
+}
+
+struct End {
+    port: Port,
+    counts: Counts,
+}
+
+impl InRings {
+    /// Opens the rings of all queues of both interfaces, which are in the present network
+    /// namespace. What is attached to them stays; if nothing is, it is attached for this time.
+    pub fn open(nics: [&Nic; 2], layer: Layer) -> Result<Self> {
+        let (router, rules) = match layer {
+            Layer::Frames => (None, Rules::ALL),
+            Layer::Packets => {
+                let mut router = Router::new(nics)?;
+                let rules = rules_for_routing(&router.local_addresses()?)?;
+                (Some(router), rules)
+            }
+        };
+        // One memory has one mode: where only one of the drivers has zero copy, neither uses it.
+        let ends =
+            open_both(nics, &rules, Mode::Auto).or_else(|_| open_both(nics, &rules, Mode::Copy))?;
+        let promiscuous = match layer {
+            Layer::Frames => nics.into_iter().map(Promiscuous::new).collect::<Result<_>>()?,
+            Layer::Packets => Vec::new(),
+        };
+        Ok(Self { ends, router, arrived: Vec::new(), _promiscuous: promiscuous })
+    }
+
+    /// Forwards a batch from every queue of an interface; whether there was anything.
+    fn pump(&mut self, from: usize) -> bool {
+        let mut any = false;
+        for at in 0..self.ends[from].port.queues().len() {
+            let mut arrived = mem::take(&mut self.arrived);
+            let queue = &mut self.ends[from].port.queues_mut()[at];
+            queue.receive(BATCH, |packet| arrived.push(packet));
+            if !arrived.is_empty() {
+                any = true;
+                arrived.drain(..).for_each(|packet| self.forward(packet, from, at));
+                self.flush(at);
+            }
+            self.arrived = arrived;
+        }
+        any
+    }
+
+    fn forward(&mut self, mut packet: Packet, from: usize, queue: usize) {
+        let len = packet.len() as u64;
+        let to = match &mut self.router {
+            None => Ok(1 - from),
+            Some(router) => router.route(&mut packet, from),
+        };
+        let sent = to.and_then(|to| send(queue_of(&mut self.ends[to].port, queue), packet));
+        let counts = &mut self.ends[from].counts;
+        counts.packets += 1;
+        counts.bytes += len;
+        match sent {
+            Ok(()) => counts.forwarded += 1,
+            Err(reason) => *reason(&mut counts.dropped) += 1,
+        }
+    }
+
+    /// Has both interfaces send. One that is down keeps what is in its ring.
+    fn flush(&mut self, queue: usize) {
+        for end in &mut self.ends {
+            if let Some(queue) = queue_of(&mut end.port, queue) {
+                let _ = queue.flush();
+            }
+        }
+    }
+}
+
+/// The queue to send through what arrived at queue `number` of the other interface.
+fn queue_of(port: &mut Port, number: usize) -> Option<&mut Queue> {
+    let queues = port.queues_mut();
+    let count = queues.len().max(1);
+    queues.get_mut(number % count)
+}
+
+fn send(queue: Option<&mut Queue>, packet: Packet) -> Result<(), Reason> {
+    let Some(queue) = queue else { return Err(|drops| &mut drops.no_room) };
+    let sent = queue.send(packet).or_else(|Unsent { what, why }| match why {
+        Refusal::Full => {
+            // What cannot be sent now is dropped, whatever the reason.
+            let _ = queue.flush();
+            queue.send(what).map_err(|unsent| unsent.why)
+        }
+        why => Err(why),
+    });
+    sent.map_err(|why| -> Reason {
+        match why {
+            Refusal::TooLong => |drops| &mut drops.too_long,
+            Refusal::Full | Refusal::NoMetadata => |drops| &mut drops.no_room,
+        }
+    })
+}
+
+fn open_both(nics: [&Nic; 2], rules: &Rules, mode: Mode) -> Result<[End; 2]> {
+    let total: u32 = nics.iter().map(|nic| nic.rx_queues().max(1)).sum();
+    let fill = (FILL / total).clamp(64, 1024);
+    let longest = nics.iter().map(|nic| nic.mtu()).max().unwrap_or_default() + LINK_HEADER;
+    let frame_size = if longest <= 2048 - KERNEL_HEADROOM { 2048 } else { 4096 };
+    let ring = fill.next_power_of_two();
+    let options = Options {
+        rx_size: ring,
+        tx_size: ring,
+        fill,
+        mode,
+        multi_buffer: longest > frame_size - KERNEL_HEADROOM,
+        busy_poll: None,
+    };
+    // As many as all rings hold.
+    let frames = total * (fill + 2 * ring);
+    let buffers = Buffers::new(Layout { frames, frame_size, copies: 1, ..Layout::default() })?;
+    let end = |nic: &Nic| -> Result<End> {
+        let policy = CopyPolicy { rx_copybreak: 0, max_linear: 0, split: false };
+        let config = Config {
+            queues: (0..nic.rx_queues().max(1)).collect(),
+            building: Building { policy, bounce_below: 0 },
+            options,
+        };
+        let interface = Interface { name: nic.name(), ifindex: nic.ifindex(), netns: None };
+        let port = Port::steered(&interface, &config, rules, &buffers)?;
+        Ok(End { port, counts: Counts::default() })
+    };
+    let [first, second] = nics;
+    Ok([end(first)?, end(second)?])
+}
+
+impl Forwarder for InRings {
+    fn turn(&mut self, patience: Duration) -> Result<()> {
+        if let Some(router) = &mut self.router {
+            router.look_at_the_clock();
+        }
+        let [first, second] = &self.ends;
+        port::wait(&[&first.port, &second.port], patience)?;
+        for _ in 0..BATCHES {
+            let any = [0, 1].map(|from| self.pump(from));
+            if any == [false, false] {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn counts(&self) -> Result<[Counts; 2]> {
+        let [first, second] = &self.ends;
+        Ok([first.counts()?, second.counts()?])
+    }
+
+    fn ways(&self) -> [String; 2] {
+        self.ends.each_ref().map(|end| match end.port.queues().first() {
+            Some(queue) => format!("{} queues, {}", end.port.queues().len(), queue.access()),
+            None => "no queues".to_owned(),
+        })
+    }
+}
+
+impl End {
+    fn counts(&self) -> Result<Counts> {
+        let mut counts = self.counts;
+        for queue in self.port.statistics()? {
+            counts.dropped.missed += queue.kernel.rx_dropped + queue.kernel.rx_ring_full;
+        }
+        Ok(counts)
+    }
+}

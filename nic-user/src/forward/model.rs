@@ -1,0 +1,113 @@
+//! The JSON of `nicctl forward`. Names are kept; what is added later does not change version 1.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{Counts, Drops, Forwarder, Layer};
+use crate::{error::Result, report::json::Version};
+
+/// What `nicctl forward --json` prints: one document a line, the first when forwarding begins.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(title = "nicctl forward")]
+pub struct Document {
+    /// Version of this format.
+    pub version: Version<1>,
+    /// What is forwarded: `l2`, whole frames, or `l3`, IP packets.
+    pub layer: String,
+    /// Whether it is done in the kernel, not through AF_XDP rings.
+    pub in_kernel: bool,
+    /// Seconds since forwarding began.
+    pub seconds: f64,
+    /// One entry an interface: what arrived there.
+    pub directions: Vec<Direction>,
+}
+
+/// What arrived at one interface.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Direction {
+    /// Name of the interface.
+    pub from: String,
+    /// How it is used: the mode of XDP, or of the rings and why.
+    pub way: String,
+    /// Frames that arrived to be forwarded.
+    pub packets: u64,
+    /// Bytes of them, without FCS.
+    pub bytes: u64,
+    /// Frames handed to an interface to be sent.
+    pub forwarded: u64,
+    /// Frames left to the kernel's stack: only in the kernel, where that is still possible.
+    pub passed: u64,
+    /// Frames dropped, by reason: only with rings.
+    pub dropped: Dropped,
+}
+
+/// Frames dropped, by reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Dropped {
+    /// They arrived faster than they were taken from the rings.
+    pub missed: u64,
+    /// The interface did not send fast enough, or was down.
+    pub no_room: u64,
+    /// Longer than the other interface sends.
+    pub too_long: u64,
+    /// Lengths, version or checksum of the IP header are wrong.
+    pub malformed: u64,
+    /// Not addressed to this host's Ethernet address.
+    pub not_ours: u64,
+    /// The hop limit is used up.
+    pub expired: u64,
+    /// No route, or not through either interface.
+    pub no_route: u64,
+    /// The next hop's Ethernet address is not known yet.
+    pub no_neighbour: u64,
+}
+
+impl Document {
+    /// What `forwarder` did between the interfaces of these names.
+    pub fn new(
+        forwarder: &dyn Forwarder,
+        names: [&str; 2],
+        layer: Layer,
+        in_kernel: bool,
+        since: Duration,
+    ) -> Result<Self> {
+        let layer = match layer {
+            Layer::Frames => "l2",
+            Layer::Packets => "l3",
+        };
+        let ends = names.into_iter().zip(forwarder.ways()).zip(forwarder.counts()?);
+        Ok(Self {
+            version: Version,
+            layer: layer.to_owned(),
+            in_kernel,
+            seconds: since.as_secs_f64(),
+            directions: ends.map(|((name, way), it)| Direction::new(name, way, it)).collect(),
+        })
+    }
+}
+
+impl Direction {
+    fn new(from: &str, way: String, counts: Counts) -> Self {
+        let Counts { packets, bytes, forwarded, passed, dropped } = counts;
+        let dropped = dropped.into();
+        Self { from: from.to_owned(), way, packets, bytes, forwarded, passed, dropped }
+    }
+}
+
+impl From<Drops> for Dropped {
+    fn from(drops: Drops) -> Self {
+        let Drops {
+            missed,
+            no_room,
+            too_long,
+            malformed,
+            not_ours,
+            expired,
+            no_route,
+            no_neighbour,
+        } = drops;
+        Self { missed, no_room, too_long, malformed, not_ours, expired, no_route, no_neighbour }
+    }
+}

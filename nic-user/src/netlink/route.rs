@@ -1,0 +1,249 @@
+//! Where the kernel would send a packet: routes, neighbours and addresses (linux/rtnetlink.h,
+//! linux/neighbour.h).
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::attribute::{Attribute, Attributes};
+use super::request::Request;
+use super::socket::Socket;
+use super::{Error, Result};
+
+const RTA_DST: u16 = 1;
+const RTA_OIF: u16 = 4;
+const RTA_GATEWAY: u16 = 5;
+const RTA_VIA: u16 = 18;
+const NDA_DST: u16 = 1;
+const NDA_LLADDR: u16 = 2;
+const IFA_ADDRESS: u16 = 1;
+const IFA_LOCAL: u16 = 2;
+const IFA_BROADCAST: u16 = 4;
+
+/// Fixed header of a route, `struct rtmsg`.
+const RTMSG_LEN: usize = 12;
+/// Fixed header of a neighbour, `struct ndmsg`.
+const NDMSG_LEN: usize = 12;
+/// Fixed header of an address, `struct ifaddrmsg`.
+const IFADDRMSG_LEN: usize = 8;
+
+/// The kernel's answer for one destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// Interface that the packet leaves through.
+    pub ifindex: u32,
+    /// Who gets it there: a gateway, or the destination itself.
+    pub next_hop: IpAddr,
+}
+
+/// What the kernel knows of a neighbour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Neighbour {
+    /// Its Ethernet address, if that is known and believed.
+    pub mac: Option<[u8; 6]>,
+    /// Whether it has been heard of lately, or needs not to be.
+    pub confirmed: bool,
+}
+
+/// Asks about routes in the network namespace in which it was opened.
+pub struct Routes {
+    socket: Socket,
+}
+
+impl Routes {
+    /// Opens a socket.
+    pub fn open() -> Result<Self> {
+        Socket::open(libc::NETLINK_ROUTE).map(|socket| Self { socket })
+    }
+
+    /// The route to `destination`; `None` if there is none, or it is not one to another host.
+    pub fn route(&mut self, destination: IpAddr) -> Result<Option<Route>> {
+        let (family, bytes) = family_and_bytes(destination);
+        let mut header = [0; RTMSG_LEN];
+        (header[0], header[1]) = (family, bytes.len() as u8 * 8);
+        let request = Request::with_header(&header).bytes(RTA_DST, &bytes);
+        match self.socket.request(libc::RTM_GETROUTE, 0, request.as_bytes()) {
+            Ok(reply) => reply
+                .messages
+                .first()
+                .map_or(Ok(None), |message| decode_route(message, destination)),
+            Err(error) if is_unreachable(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What is known of the neighbour `address` at an interface.
+    pub fn neighbour(&mut self, ifindex: u32, address: IpAddr) -> Result<Neighbour> {
+        let request = neighbour_request(ifindex, address, 0);
+        match self.socket.request(libc::RTM_GETNEIGH, 0, request.as_bytes()) {
+            Ok(reply) => reply.messages.first().map_or(Ok(UNKNOWN), |it| decode_neighbour(it)),
+            Err(error) if error.errno == libc::ENOENT => Ok(UNKNOWN),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Has the kernel find out, or confirm, the Ethernet address of a neighbour.
+    pub fn probe(&mut self, ifindex: u32, address: IpAddr) -> Result<()> {
+        const NTF_USE: u8 = 1;
+        let request = neighbour_request(ifindex, address, NTF_USE);
+        self.socket.request(libc::RTM_NEWNEIGH, libc::NLM_F_CREATE, request.as_bytes())?;
+        Ok(())
+    }
+
+    /// All addresses at which this host takes packets for itself, broadcast addresses included.
+    pub fn local_addresses(&mut self) -> Result<Vec<IpAddr>> {
+        let reply = self.socket.dump(libc::RTM_GETADDR, &[0; IFADDRMSG_LEN])?;
+        let mut addresses = Vec::new();
+        for message in &reply.messages {
+            addresses.extend(decode_addresses(message)?);
+        }
+        addresses.sort_unstable();
+        addresses.dedup();
+        Ok(addresses)
+    }
+}
+
+const UNKNOWN: Neighbour = Neighbour { mac: None, confirmed: false };
+
+fn is_unreachable(error: &Error) -> bool {
+    // Those of unreachable, prohibit, blackhole and throw routes, and of none at all.
+    matches!(
+        error.errno,
+        libc::ENETUNREACH | libc::EHOSTUNREACH | libc::EACCES | libc::EINVAL | libc::EAGAIN
+    )
+}
+
+fn family_and_bytes(address: IpAddr) -> (u8, Vec<u8>) {
+    match address {
+        IpAddr::V4(address) => (libc::AF_INET as u8, address.octets().to_vec()),
+        IpAddr::V6(address) => (libc::AF_INET6 as u8, address.octets().to_vec()),
+    }
+}
+
+fn neighbour_request(ifindex: u32, address: IpAddr, flags: u8) -> Request {
+    let (family, bytes) = family_and_bytes(address);
+    let [i0, i1, i2, i3] = ifindex.to_ne_bytes();
+    let header: [u8; NDMSG_LEN] = [family, 0, 0, 0, i0, i1, i2, i3, 0, 0, flags, 0];
+    Request::with_header(&header).bytes(NDA_DST, &bytes)
+}
+
+fn decode_route(message: &[u8], destination: IpAddr) -> Result<Option<Route>> {
+    const TYPE_AT: usize = 7;
+    let (header, attributes) = split::<RTMSG_LEN>(message, "route")?;
+    if header[TYPE_AT] != libc::RTN_UNICAST {
+        return Ok(None);
+    }
+    let mut route = Route { ifindex: 0, next_hop: destination };
+    for attribute in Attributes::new(attributes) {
+        let attribute = attribute?;
+        match attribute.kind {
+            RTA_OIF => route.ifindex = attribute.u32()?,
+            RTA_GATEWAY => route.next_hop = address(attribute.value)?,
+            // `struct rtvia`: a family in front of the address.
+            RTA_VIA => route.next_hop = address(attribute.value.get(2..).unwrap_or_default())?,
+            _ => {}
+        }
+    }
+    Ok((route.ifindex != 0).then_some(route))
+}
+
+fn decode_neighbour(message: &[u8]) -> Result<Neighbour> {
+    const STATE_AT: usize = 8;
+    const CONFIRMED: u16 = libc::NUD_REACHABLE | libc::NUD_PERMANENT | libc::NUD_NOARP;
+    const BELIEVED: u16 = CONFIRMED | libc::NUD_STALE | libc::NUD_DELAY | libc::NUD_PROBE;
+    let (header, attributes) = split::<NDMSG_LEN>(message, "neighbour")?;
+    let state = u16::from_ne_bytes([header[STATE_AT], header[STATE_AT + 1]]);
+    let mut mac = None;
+    for attribute in Attributes::new(attributes) {
+        let Attribute { kind, value } = attribute?;
+        if kind == NDA_LLADDR && state & BELIEVED != 0 {
+            mac = value.try_into().ok();
+        }
+    }
+    Ok(Neighbour { mac, confirmed: state & CONFIRMED != 0 })
+}
+
+fn decode_addresses(message: &[u8]) -> Result<Vec<IpAddr>> {
+    let (_, attributes) = split::<IFADDRMSG_LEN>(message, "address")?;
+    let (mut local, mut other, mut broadcast) = (None, None, None);
+    for attribute in Attributes::new(attributes) {
+        let Attribute { kind, value } = attribute?;
+        match kind {
+            IFA_LOCAL => local = Some(address(value)?),
+            IFA_ADDRESS => other = Some(address(value)?),
+            IFA_BROADCAST => broadcast = Some(address(value)?),
+            _ => {}
+        }
+    }
+    // On a point-to-point link the other one is the far end's.
+    Ok(local.or(other).into_iter().chain(broadcast).collect())
+}
+
+fn split<'a, const N: usize>(message: &'a [u8], what: &str) -> Result<(&'a [u8; N], &'a [u8])> {
+    let too_short = || Error::malformed(&format!("{what} shorter than its header"));
+    message.split_first_chunk().ok_or_else(too_short)
+}
+
+fn address(bytes: &[u8]) -> Result<IpAddr> {
+    if let Ok(octets) = <[u8; 4]>::try_from(bytes) {
+        return Ok(Ipv4Addr::from(octets).into());
+    }
+    let octets: [u8; 16] =
+        bytes.try_into().map_err(|_| Error::malformed("length of an address"))?;
+    Ok(Ipv6Addr::from(octets).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const GATEWAY: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+    const FAR: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 7));
+
+    fn route(kind: u8) -> Request {
+        Request::with_header(&[libc::AF_INET as u8, 32, 0, 0, 254, 0, 0, kind, 0, 0, 0, 0])
+            .u32(RTA_OIF, 3)
+    }
+
+    #[test]
+    fn a_route_is_direct_or_through_a_gateway() {
+        let direct = route(libc::RTN_UNICAST);
+        let decoded = decode_route(direct.as_bytes(), FAR).unwrap();
+        assert_eq!(decoded, Some(Route { ifindex: 3, next_hop: FAR }));
+        let far = route(libc::RTN_UNICAST).bytes(RTA_GATEWAY, &[192, 0, 2, 1]);
+        let decoded = decode_route(far.as_bytes(), FAR).unwrap();
+        assert_eq!(decoded, Some(Route { ifindex: 3, next_hop: GATEWAY }));
+        assert_eq!(decode_route(route(libc::RTN_LOCAL).as_bytes(), FAR), Ok(None));
+    }
+
+    #[test]
+    fn a_neighbour_that_failed_has_no_address() {
+        let neighbour = |state: u16| {
+            let [low, high] = state.to_ne_bytes();
+            let header = [libc::AF_INET as u8, 0, 0, 0, 3, 0, 0, 0, low, high, 0, 1];
+            let message = Request::with_header(&header).bytes(NDA_LLADDR, &[2, 0, 0, 0, 0, 1]);
+            decode_neighbour(message.as_bytes()).unwrap()
+        };
+        let mac = Some([2, 0, 0, 0, 0, 1]);
+        assert_eq!(neighbour(libc::NUD_REACHABLE), Neighbour { mac, confirmed: true });
+        assert_eq!(neighbour(libc::NUD_STALE), Neighbour { mac, confirmed: false });
+        assert_eq!(neighbour(libc::NUD_FAILED), UNKNOWN);
+    }
+
+    #[test]
+    fn of_a_point_to_point_address_the_own_end_counts() {
+        let message = Request::with_header(&[libc::AF_INET as u8, 24, 0, 0, 3, 0, 0, 0])
+            .bytes(IFA_ADDRESS, &[192, 0, 2, 1])
+            .bytes(IFA_LOCAL, &[198, 51, 100, 7]);
+        assert_eq!(decode_addresses(message.as_bytes()).unwrap(), [FAR]);
+    }
+
+    proptest! {
+        #[test]
+        fn no_message_makes_the_decoders_panic(message: Vec<u8>) {
+            let _ = decode_route(&message, FAR);
+            let _ = decode_neighbour(&message);
+            let _ = decode_addresses(&message);
+        }
+    }
+}
