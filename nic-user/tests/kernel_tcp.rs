@@ -1,32 +1,31 @@
 //! The kernel's TCP at the other end: it gets what we segment, and we merge what it sends.
 
 mod common;
+mod generator;
+mod port;
 mod tap;
+mod wire;
 
 use std::{
     fs,
-    io::{self, Read, Write},
+    io::{Read, Write},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
-    os::fd::{AsFd, AsRawFd},
+    os::fd::AsFd,
     process::Command,
-    rc::Rc,
     thread,
 };
 
-use nic_common::policy::CopyPolicy;
 use nic_user::{
     driver::{
-        buffers::{Buffers, Layout},
-        checksum::Sum,
-        gro::{Counters, Gro, Limits, Received},
-        packet::{Frag, Frags, Packet},
-        receive::{Builder, Building},
+        gro::{Counters, Received},
         segment::{Ids, SuperPacket},
     },
-    lab::{Host, Lab, Shape},
+    lab::{Host, Lab, Shape, traffic::IpVersion},
 };
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use port::{Rig, SPLIT};
 use tap::Tap;
+use wire::{PortWire, TapWire, Wire};
 
 /// Bytes sent in either direction.
 const BYTES: usize = 3 << 20;
@@ -34,10 +33,9 @@ const BYTES: usize = 3 << 20;
 const SUPER_PACKET: usize = 60_000;
 /// Payload of a segment: what fits an MTU of 1500 with either IP.
 const SEGMENT: usize = 1440;
-/// How long the kernel may take for anything.
-const PATIENCE_MS: i32 = 5000;
 const PORT: u16 = 5000;
 
+/// Ours at the tap device.
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 9];
 const FIN: u8 = 0x01;
 const SYN: u8 = 0x02;
@@ -48,23 +46,43 @@ const ACK: u8 = 0x10;
 fn a_socket_gets_what_is_segmented_and_what_it_sends_is_merged_over_ipv4() {
     needs_root!();
     let [kernel, ours] = [1, 2].map(|last| IpAddr::V4(Ipv4Addr::new(198, 51, 100, last)));
-    exchange(kernel, ours);
+    exchange_over_tap(kernel, ours);
 }
 
 #[test]
 fn a_socket_gets_what_is_segmented_and_what_it_sends_is_merged_over_ipv6() {
     needs_root!();
     let address = |last| IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, last));
-    exchange(address(1), address(2));
+    exchange_over_tap(address(1), address(2));
 }
 
-fn exchange(kernel: IpAddr, ours: IpAddr) {
+#[test]
+fn the_same_through_the_rings_of_a_veth() {
+    needs_root!();
+    for ip in IpVersion::ALL {
+        let mut rig = Rig::new(port::LAYOUT, &port::config(SPLIT));
+        let (kernel, ours) = (rig.lab.a(), rig.lab.b());
+        let ips = [ours, kernel].map(|host| ip.address(host));
+        kernel.links(|links| links.add_neighbour(kernel.ifindex(), ips[0], ours.mac())).unwrap();
+        let ends = Addresses { macs: [ours.mac(), kernel.mac()], ips };
+        exchange(PortWire::new(&mut rig.port), kernel, ends);
+    }
+}
+
+fn exchange_over_tap(kernel: IpAddr, ours: IpAddr) {
     let lab = Lab::new(Shape::default()).unwrap();
     let tap = open_tap(lab.a(), kernel, ours);
-    let listener = lab.a().run(|| TcpListener::bind(SocketAddr::new(kernel, PORT))).unwrap();
-    let listener = listener.unwrap();
+    let link = lab.a().links(|links| links.by_index(tap.ifindex)).unwrap();
+    let ends = Addresses { macs: [MAC, link.mac.unwrap()], ips: [ours, kernel] };
+    exchange(TapWire::new(&tap), lab.a(), ends);
+}
+
+/// Sends bytes to a socket of the kernel, and then receives some from it.
+fn exchange(wire: impl Wire, host: &Host, ends: Addresses) {
+    let listen = || TcpListener::bind(SocketAddr::new(ends.ips[1], PORT));
+    let listener = host.run(listen).unwrap().unwrap();
     let (to_kernel, from_kernel) = (bytes(1), bytes(2));
-    let mut peer = Peer::connect(&tap, lab.a(), [ours, kernel]);
+    let mut peer = Peer::connect(wire, ends);
     thread::scope(|scope| {
         let server = scope.spawn(|| {
             let (mut socket, _) = listener.accept().unwrap();
@@ -78,9 +96,9 @@ fn exchange(kernel: IpAddr, ours: IpAddr) {
         server.join().unwrap();
     });
     assert!(peer.received == from_kernel, "{} other bytes were received", peer.received.len());
-    let Counters { by_frags, chained, merged, .. } = peer.gro.counters();
+    let Counters { by_frags, chained, merged, .. } = peer.wire.counters();
     assert!(merged > 0 && by_frags > merged && chained == 0);
-    assert_eq!(checksum_errors(lab.a()), 0);
+    assert_eq!(checksum_errors(host), 0);
 }
 
 fn bytes(seed: u8) -> Vec<u8> {
@@ -116,14 +134,16 @@ fn checksum_errors(host: &Host) -> u64 {
     fields.find(|(name, _)| *name == "InCsumErrors").unwrap().1.parse().unwrap()
 }
 
+/// Ours and the kernel's.
+struct Addresses {
+    macs: [[u8; 6]; 2],
+    ips: [IpAddr; 2],
+}
+
 /// As much of TCP as it takes where nothing is lost.
-struct Peer<'t> {
-    tap: &'t Tap,
-    buffers: Rc<Buffers>,
-    builder: Builder,
-    gro: Gro,
-    kernel_mac: [u8; 6],
-    addresses: [IpAddr; 2],
+struct Peer<W> {
+    wire: W,
+    ends: Addresses,
     /// The next byte that we send.
     next: u32,
     /// The next byte that the kernel expects.
@@ -148,19 +168,11 @@ struct Segment {
     payload: Vec<u8>,
 }
 
-impl<'t> Peer<'t> {
-    fn connect(tap: &'t Tap, host: &Host, addresses: [IpAddr; 2]) -> Self {
-        let link = host.links(|links| links.by_index(tap.ifindex)).unwrap();
-        let buffers = Buffers::new(Layout::default()).unwrap();
-        let policy = CopyPolicy { rx_copybreak: 0, ..CopyPolicy::DEFAULT };
-        let building = Building { policy, bounce_below: 0 };
+impl<W: Wire> Peer<W> {
+    fn connect(wire: W, ends: Addresses) -> Self {
         let mut peer = Self {
-            tap,
-            builder: Builder::new(building, &buffers).unwrap(),
-            buffers,
-            gro: Gro::new(Limits::default()),
-            kernel_mac: link.mac.unwrap(),
-            addresses,
+            wire,
+            ends,
             // Sequence numbers wrap on the way.
             next: u32::MAX - 100_000,
             acknowledged: 0,
@@ -242,34 +254,16 @@ impl<'t> Peer<'t> {
 
     /// What has arrived, merged; waits for at least one frame.
     fn read_batch(&mut self) -> Vec<Segment> {
-        wait(self.tap);
         let mut segments = Vec::new();
-        let mut frame = vec![0; 2048];
-        let mut add = |received: Received<'_>| segments.extend(segment(&received));
-        loop {
-            match (&self.tap.file).read(&mut frame) {
-                Ok(len) => {
-                    let mut frag = Frag::empty(self.buffers.frames().take().unwrap(), 0);
-                    assert!(frag.append(&frame[..len]));
-                    self.gro.receive(self.builder.build(frag, Frags::new()), &mut add);
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) => panic!("read tap: {error}"),
-            }
-        }
-        self.gro.flush(&mut add);
+        self.wire.receive(|received| segments.extend(segment(&received)));
         segments
     }
 
-    fn transmit(&self, flags: u8, options: &[u8], payload: &[u8]) {
+    fn transmit(&mut self, flags: u8, options: &[u8], payload: &[u8]) {
         let headers = self.headers(flags, options, payload.len());
         let parts = std::iter::once(payload);
         let packet = SuperPacket::new(&headers, parts, SEGMENT, Ids::Increment).unwrap();
-        let mut segments = packet.segments();
-        let mut frame = [0; 2048];
-        while let Some(len) = segments.write(&mut frame).unwrap() {
-            assert_eq!((&self.tap.file).write(&frame[..len]).unwrap(), len);
-        }
+        self.wire.send(packet.segments());
     }
 
     fn headers(&self, flags: u8, options: &[u8], payload_len: usize) -> Vec<u8> {
@@ -279,7 +273,7 @@ impl<'t> Peer<'t> {
         tcp.extend([(((20 + options.len()) / 4) << 4) as u8, flags, 0xff, 0xff, 0, 0, 0, 0]);
         tcp.extend(options);
         let len = tcp.len() + payload_len;
-        let [ours, kernel] = self.addresses;
+        let Addresses { macs: [our_mac, kernel_mac], ips: [ours, kernel] } = self.ends;
         let (ethertype, network) = match (ours, kernel) {
             (IpAddr::V4(ours), IpAddr::V4(kernel)) => {
                 let mut header = vec![0x45, 0];
@@ -297,25 +291,14 @@ impl<'t> Peer<'t> {
             }
             _ => unreachable!(),
         };
-        [&self.kernel_mac[..], &MAC, &ethertype, &network, &tcp].concat()
+        [&kernel_mac[..], &our_mac, &ethertype, &network, &tcp].concat()
     }
-}
-
-fn wait(tap: &Tap) {
-    let (fd, events) = (tap.file.as_raw_fd(), libc::POLLIN);
-    let mut tap = libc::pollfd { fd, events, revents: 0 };
-    // SAFETY: it is one descriptor.
-    let ready = unsafe { libc::poll(&mut tap, 1, PATIENCE_MS) };
-    assert_eq!(ready, 1, "the kernel sends nothing");
 }
 
 /// The TCP packet that leaves GRO; `None` for others.
 fn segment(received: &Received<'_>) -> Option<Segment> {
     let (info, bytes): (_, Vec<u8>) = match received {
-        Received::Packet(packet) => {
-            assert!(has_right_checksum(packet));
-            (packet.info, packet.to_vec())
-        }
+        Received::Packet(packet) => (packet.info, packet.to_vec()),
         Received::Merged(merged) => {
             let parts = std::iter::once(merged.headers()).chain(merged.payload());
             (merged.head.info, parts.flatten().copied().collect())
@@ -335,18 +318,6 @@ fn segment(received: &Received<'_>) -> Option<Segment> {
         options: tcp[20..].to_vec(),
         payload: payload.to_vec(),
     })
-}
-
-/// Whether a packet that GRO did not merge is right as it is.
-fn has_right_checksum(packet: &Packet) -> bool {
-    if packet.info.l4.number() != Some(6) {
-        return true;
-    }
-    let bytes = packet.to_vec();
-    let (l3, l4) = (packet.info.l3_offset as usize, packet.info.l4_offset as usize);
-    let addresses = if bytes[l3] >> 4 == 4 { l3 + 12..l3 + 20 } else { l3 + 8..l3 + 40 };
-    let sum = Sum::of(&bytes[addresses]).with_u16(6).with_u32((bytes.len() - l4) as u32);
-    sum.plus(Sum::of(&bytes[l4..])).is_valid()
 }
 
 /// The shift in the window scale option.

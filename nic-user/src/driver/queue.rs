@@ -1,5 +1,7 @@
 //! One queue of a port: packets in, packets out.
 
+mod super_packets;
+
 use std::{
     io,
     os::fd::{AsFd, BorrowedFd},

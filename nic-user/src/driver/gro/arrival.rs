@@ -5,7 +5,7 @@ use super::super::{
     headers::{Ip, Layout, Transport, UDP_LEN, be16, be32, chunk, tcp_flags},
     packet::Packet,
 };
-use super::BUCKETS;
+use super::{BUCKETS, Checksums};
 
 /// What GRO has to know of a packet.
 #[derive(Clone, Copy, Debug)]
@@ -67,14 +67,15 @@ impl Arrival {
 
     /// Whether it may be merged with others.
     #[inline]
-    pub(super) fn is_sound(&self, packet: &Packet) -> bool {
+    pub(super) fn is_sound(&self, packet: &Packet, checksums: Checksums) -> bool {
         const NEVER: u8 = tcp_flags::SYN | tcp_flags::RST | tcp_flags::URG;
         let bytes = &*packet.linear;
         self.payload_len > 0
             && self.flags & NEVER == 0
             && self.has_right_lengths(bytes)
             && self.has_sound_ipv4_header(bytes)
-            && self.has_right_checksum(packet)
+            && self.has_usual_checksum(bytes)
+            && (checksums == Checksums::Trusted || self.has_right_checksum(packet))
     }
 
     #[inline]
@@ -100,18 +101,22 @@ impl Arrival {
                 && chunk::<20>(bytes, l3).is_some_and(|header| Sum::of_header(header).is_valid())
     }
 
+    /// Whether its transport has one, and one that segmentation would write.
     #[inline]
-    fn has_right_checksum(&self, packet: &Packet) -> bool {
+    fn has_usual_checksum(&self, bytes: &[u8]) -> bool {
         let Layout { l4, transport, .. } = self.layout;
-        let bytes = &*packet.linear;
         let unusual = match transport {
             Transport::Tcp => 0xffff,
             // None at all.
             Transport::Udp => 0,
         };
-        if be16(bytes, l4 + transport.checksum_at()) == unusual {
-            return false;
-        }
+        be16(bytes, l4 + transport.checksum_at()) != unusual
+    }
+
+    #[inline]
+    fn has_right_checksum(&self, packet: &Packet) -> bool {
+        let l4 = self.layout.l4;
+        let bytes = &*packet.linear;
         let pseudo_header = self.layout.pseudo_header(bytes, self.payload_len);
         let mut sum = pseudo_header.plus(Sum::of(bytes.get(l4..).unwrap_or_default()));
         let mut at = bytes.len() - l4;

@@ -17,7 +17,7 @@
 //! | condition | otherwise |
 //! | --- | --- |
 //! | no fragment, no IPv4 options, no padding, lengths those of the frame, payload | passed on |
-//! | IP and transport checksum right; UDP has one | passed on |
+//! | IP and transport checksum right ([`Checksums`]); UDP has one | passed on |
 //! | no TCP SYN, RST or URG | passed on |
 //! | TCP sequence number is the next; no CWR behind the first | starts anew |
 //! | IPv4 identification is the next, or with DF set that of all others | starts anew |
@@ -63,6 +63,22 @@ impl Default for Limits {
     }
 }
 
+/// Whether the transport checksums of packets that come in are looked at. IPv4's always is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Checksums {
+    /// A packet is merged only if its checksum is right: what is good for any source.
+    #[default]
+    Verified,
+    /// Checksums are not looked at, as the kernel does with `CHECKSUM_UNNECESSARY` and
+    /// `CHECKSUM_PARTIAL`. For sources that answer for the packets: a NIC that has verified them,
+    /// or a sender on the same machine.
+    ///
+    /// It is the only way where checksums are unfinished: veth leaves them to a NIC that is not
+    /// there, unless the sender's `tx-checksum-ip-generic` is off. What leaves, segmented again,
+    /// has right checksums, whatever they were.
+    Trusted,
+}
+
 /// What happened to packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -82,6 +98,7 @@ pub struct Counters {
 #[derive(Debug)]
 pub struct Gro {
     limits: Limits,
+    checksums: Checksums,
     buckets: [Vec<Held>; BUCKETS],
     /// Bucket and index of what the last packet joined.
     recent: (usize, usize),
@@ -91,16 +108,23 @@ pub struct Gro {
 }
 
 impl Gro {
-    /// Nothing merged yet.
+    /// Nothing merged yet; checksums are verified.
     pub fn new(limits: Limits) -> Self {
         let max_len = limits.max_len.min(MAX_LEN);
         Self {
             limits: Limits { max_len },
+            checksums: Checksums::Verified,
             buckets: [const { Vec::new() }; BUCKETS],
             recent: (0, 0),
             spare: Vec::new(),
             counters: Counters::default(),
         }
+    }
+
+    /// Says whether checksums are looked at.
+    #[must_use]
+    pub fn with_checksums(self, checksums: Checksums) -> Self {
+        Self { checksums, ..self }
     }
 
     /// What happened so far.
@@ -116,7 +140,7 @@ impl Gro {
             self.counters.alone += 1;
             return each(Received::Packet(packet));
         };
-        let fits = arrival.is_sound(&packet);
+        let fits = arrival.is_sound(&packet, self.checksums);
         let bucket = &mut self.buckets[arrival.bucket()];
         if let Some((index, relation)) = found
             && let Some(held) = bucket.get_mut(index)

@@ -179,6 +179,27 @@ impl Socket {
         Ok(())
     }
 
+    /// Puts up to `max` free frames into the TX ring that `write` has written to, as long as it
+    /// says how many bytes it wrote; returns how many. It is not asked when there is no room.
+    #[inline]
+    pub fn send_written(
+        &mut self,
+        max: u32,
+        mut write: impl FnMut(&mut [u8]) -> Option<u32>,
+    ) -> u32 {
+        let mut reserved = self.rings.tx.ring.reserve(max);
+        let mut sent = 0;
+        while reserved.left() > 0
+            && let Some(mut frame) = self.loans.buffers.frames().take()
+            && let Some(len) = write(&mut frame)
+            && let Ok(addr) = self.loans.lend(Frag::new(frame, 0, len))
+        {
+            reserved.push(libc::xdp_desc { addr, len, options: TxFlags::default().options() });
+            sent += 1;
+        }
+        sent
+    }
+
     /// Whether `frag` is from this socket's memory.
     pub fn owns(&self, frag: &Frag) -> bool {
         let frame = frag.frame();
