@@ -1,5 +1,6 @@
 //! The driver beside a C program over libxdp that does the same, on a veth pair in copy mode: one
-//! processor generates and receives, another one runs the program.
+//! processor generates and receives, another one runs the program. Then datagrams as super-packets
+//! beside the same frames one by one.
 //!
 //! `--bounce` shows what the bounce path does for a consumer that holds its packets; `--soak
 //! SECONDS` runs everything at once and checks that no frame is ever lost.
@@ -14,12 +15,19 @@ use nic_user::report::{
     style::Style,
     table::{Align, Table},
 };
-use xsk::{Job, Peer, Stage, bounce};
+use xsk::{
+    Job, Peer, Stage, bounce,
+    gso::{self, Way},
+};
 
 /// Rounds of one measurement, an odd number.
 const ROUNDS: usize = 7;
 /// Lengths of frames without FCS.
 const LENGTHS: [usize; 2] = [60, 1500];
+/// Payloads of datagrams.
+const SEGMENTS: [usize; 3] = [1472, 1024, 512];
+/// Super-packets have so many times the segments per second of frames one by one, at least.
+const SUPER_PACKETS: f64 = 2.0;
 /// Frames of the memory of a consumer that holds its packets.
 const POOLS: [u32; 4] = [512, 1024, 2048, 4096];
 
@@ -99,14 +107,50 @@ fn compare() -> Result<()> {
                 format!("{len} B"),
                 theirs.text(),
                 ours.text(),
-                format!("{:.2} ({:.2}-{:.2})", ratio.median, ratio.min, ratio.max),
+                ratio_text(ratio),
             ]);
             let what = format!("{} of {len} bytes: C over the driver", job.name());
             floors.check(&what, 1.0 / ratio.median, 1.0, "x");
         }
     }
     table.write(&mut std::io::stdout(), Style::Plain)?;
+    println!();
+    compare_super_packets(&mut floors)?;
     Ok(floors.result()?)
+}
+
+/// The table of super-packets.
+fn compare_super_packets(floors: &mut Floors) -> Result<()> {
+    let columns = [
+        ("UDP", Align::Left),
+        ("ONE BY ONE, Mpps", Align::Right),
+        ("IN BATCHES", Align::Right),
+        ("SUPER-PACKETS", Align::Right),
+        ("RATIO", Align::Right),
+    ];
+    let mut table = Table::new(columns);
+    for size in SEGMENTS {
+        let mut rates = [const { Vec::new() }; 3];
+        let mut ratios = Vec::new();
+        for _ in 0..ROUNDS {
+            let round = gso::measure(size, [Way::OneByOne, Way::Batches, Way::SuperPackets])?;
+            for (rates, rate) in rates.iter_mut().zip(round) {
+                rates.push(rate / 1e6);
+            }
+            ratios.push(round[2] / round[0]);
+        }
+        let [one_by_one, batches, super_packets] = rates.map(|rates| Spread::of(rates).text());
+        let ratio = Spread::of(ratios);
+        let what = format!("super-packets of {size} bytes: one by one over them");
+        floors.check(&what, 1.0 / ratio.median, 1.0 / SUPER_PACKETS, "x");
+        table.push([format!("{size} B"), one_by_one, batches, super_packets, ratio_text(ratio)]);
+    }
+    Ok(table.write(&mut std::io::stdout(), Style::Plain)?)
+}
+
+/// `1.23 (1.19-1.30)`
+fn ratio_text(ratio: Spread) -> String {
+    format!("{:.2} ({:.2}-{:.2})", ratio.median, ratio.min, ratio.max)
 }
 
 fn measure_job(peer: &Peer, job: Job, len: usize) -> Result<(Spread, Spread, Spread)> {

@@ -2,7 +2,7 @@
 //!
 //! Each round builds a batch of packets of one flow, which is not measured, and measures either
 //! dropping them, or merging them and dropping the large packet. The difference is what GRO takes,
-//! checksums included. In some rounds the payload lies in its frame, so that it joins by fragments;
+//! checksums verified or trusted. In some rounds the payload lies in its frame, so that it joins by fragments;
 //! in others the first 256 bytes of each packet were copied, as drivers without header split do, so
 //! that packets are chained.
 
@@ -18,7 +18,7 @@ use nic_common::{
 use nic_user::{
     driver::{
         buffers::{Buffers, Layout},
-        gro::{Gro, Limits},
+        gro::{Checksums, Gro, Limits},
         packet::{Frag, Frags, Packet},
         receive::{Builder, Building},
         segment::{Ids, SuperPacket},
@@ -55,16 +55,24 @@ fn main() -> Result<()> {
     let columns = [
         ("PACKETS", Align::Left),
         ("PAYLOAD", Align::Right),
+        ("CHECKSUMS", Align::Left),
         ("BY FRAGMENTS", Align::Right),
         ("CHAINED", Align::Right),
     ];
     let mut table = Table::new(columns);
     let mut bench = Bench::new()?;
     for sample in samples()? {
-        let (by_frags, chained) = bench.measure(&sample)?;
-        let size = sample.size.to_string();
-        table.push([sample.title.into(), size, by_frags.text(), chained.text()]);
-        floors.check(&format!("{} of {}", sample.title, sample.size), by_frags.median, FLOOR, "ns");
+        for checksums in [Checksums::Verified, Checksums::Trusted] {
+            let (by_frags, chained) = bench.measure(&sample, checksums)?;
+            let (title, size) = (sample.title, sample.size.to_string());
+            let checksums = match checksums {
+                Checksums::Verified => "verified",
+                Checksums::Trusted => "trusted",
+            };
+            let what = format!("{title} of {size}, checksums {checksums}");
+            floors.check(&what, by_frags.median, FLOOR, "ns");
+            table.push([title.into(), size, checksums.into(), by_frags.text(), chained.text()]);
+        }
     }
     table.write(&mut std::io::stdout(), Style::Plain)?;
     Ok(floors.result()?)
@@ -124,7 +132,8 @@ impl Bench {
     }
 
     /// ns over dropping, by fragments and chained.
-    fn measure(&mut self, sample: &Sample) -> Result<(Spread, Spread)> {
+    fn measure(&mut self, sample: &Sample, checksums: Checksums) -> Result<(Spread, Spread)> {
+        self.gro = Gro::new(Limits::default()).with_checksums(checksums);
         let (mut by_frags, mut chained) = (Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
             for (is_fixed, over_dropping) in [(false, &mut by_frags), (true, &mut chained)] {

@@ -17,6 +17,7 @@ use std::{
 
 use nic_user::{
     driver::{
+        buffers::Layout,
         gro::{Counters, Received},
         segment::{Ids, SuperPacket},
     },
@@ -59,8 +60,13 @@ fn a_socket_gets_what_is_segmented_and_what_it_sends_is_merged_over_ipv6() {
 #[test]
 fn the_same_through_the_rings_of_a_veth() {
     needs_root!();
+    // Room for all that the kernel may send before it hears of us: nothing is to be lost.
+    let layout = Layout { frames: 8192, ..Layout::default() };
+    let mut config = port::config(SPLIT);
+    config.options.rx_size = 4096;
+    config.options.fill = 4096;
     for ip in IpVersion::ALL {
-        let mut rig = Rig::new(port::LAYOUT, &port::config(SPLIT));
+        let mut rig = Rig::new(layout, &config);
         let (kernel, ours) = (rig.lab.a(), rig.lab.b());
         let ips = [ours, kernel].map(|host| ip.address(host));
         kernel.links(|links| links.add_neighbour(kernel.ifindex(), ips[0], ours.mac())).unwrap();

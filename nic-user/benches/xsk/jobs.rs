@@ -40,11 +40,16 @@ fn measure(stage: &Stage) -> Result<f64> {
     let mut program = Program::new(stage)?;
     // Time starts with the first packet.
     while program.turn(stage)? == 0 {}
+    rate(|| program.turn(stage))
+}
+
+/// Packets per second of this thread's time, where each turn says how many it was.
+pub fn rate(mut turn: impl FnMut() -> Result<u64>) -> Result<f64> {
     let start = processor_time()?;
     let mut packets = 0;
     while processor_time()? - start < f64::from(MILLISECONDS) / 1e3 {
         for _ in 0..256 {
-            packets += program.turn(stage)?;
+            packets += turn()?;
         }
     }
     Ok(packets as f64 / (processor_time()? - start))

@@ -3,6 +3,7 @@
 pub mod bounce;
 #[path = "../../tests/generator/mod.rs"]
 mod generator;
+pub mod gso;
 mod jobs;
 mod peer;
 mod ports;
