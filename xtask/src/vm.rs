@@ -6,11 +6,13 @@ mod guest;
 mod initramfs;
 mod kernel;
 mod modules;
+mod netdevsim;
 mod packages;
 mod qemu;
 mod unpack;
 
 use std::{
+    path::PathBuf,
     sync::{Mutex, MutexGuard, PoisonError},
     thread,
     time::Instant,
@@ -57,6 +59,8 @@ struct Cell<'a> {
     kernel: &'a Kernel,
     nic: &'static Nic,
     qemu: &'a Qemu,
+    /// A module that the kernel comes without.
+    module: Option<PathBuf>,
 }
 
 /// Runs the subcommand.
@@ -95,15 +99,23 @@ fn matrix(kernels: &[String], nics: &[&'static Nic], test: &str, verbose: bool) 
         return Ok(total);
     }
     let programs = guest::build()?;
-    let cells: Vec<_> = emulators
+    let pairs = emulators
         .iter()
-        .flat_map(|(nic, qemu)| kernels.iter().map(move |(_, kernel)| Cell { kernel, nic, qemu }))
-        .collect();
+        .flat_map(|(nic, qemu)| kernels.iter().map(move |(_, kernel)| (*nic, qemu, kernel)));
+    let cells = available(
+        pairs,
+        |(nic, _, kernel)| format!("{} on {}", nic.driver, kernel.release),
+        |(nic, qemu, kernel)| {
+            let module = nic.build.map(|build| build(kernel)).transpose()?;
+            Ok(Cell { kernel, nic, qemu, module })
+        },
+        &mut total,
+    );
     let (queue, total) = (Mutex::new(cells.iter()), Mutex::new(total));
     thread::scope(|scope| {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
-                while let Some(cell) = locked(&queue).next() {
+                while let Some((_, cell)) = locked(&queue).next() {
                     let (tally, report) = cell.run(&programs, test, verbose);
                     let mut total = locked(&total);
                     // Under the lock, so that reports do not mix.
@@ -147,7 +159,7 @@ impl Cell<'_> {
     fn run(&self, programs: &Programs, test: &str, verbose: bool) -> (Tally, String) {
         let start = Instant::now();
         let mut report = format!("-- {} on {}\n", self.nic.driver, self.kernel.release);
-        let output = initramfs::build(self.kernel, self.nic, programs)
+        let output = initramfs::build(self.kernel, self.nic, self.module.as_deref(), programs)
             .and_then(|initramfs| self.qemu.boot(self.kernel, self.nic, &initramfs, test));
         let mut seen = Output::default();
         match output {

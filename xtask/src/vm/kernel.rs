@@ -1,6 +1,7 @@
 //! Debian's kernels.
 
 use std::{
+    cmp::Reverse,
     fs,
     path::{Path, PathBuf},
 };
@@ -17,6 +18,14 @@ pub struct Kernel {
     pub image: PathBuf,
     /// Its modules, with `modules.builtin`.
     pub modules: PathBuf,
+}
+
+impl Kernel {
+    /// "6.12" of "6.12.117+deb12-amd64".
+    pub fn version(&self) -> String {
+        let parts: Vec<_> = self.release.split(['.', '-', '+']).take(2).collect();
+        parts.join(".")
+    }
 }
 
 /// The kernel of a version ("6.12"), out of the cache or else from Debian.
@@ -44,7 +53,7 @@ fn packages_of(version: &str) -> Result<Vec<String>> {
         let of_digits = version.rsplit('-').next()?.starts_with(|c: char| c.is_ascii_digit());
         of_digits.then_some(version)
     });
-    let newest = releases.max_by_key(|release| numbers(release));
+    let newest = releases.max_by_key(|release| age(release));
     let release = newest.context("Debian has none of this version")?;
     let release = format!("{release}{FLAVOUR}");
     let mut packages = vec![format!("{PACKAGE}{release}")];
@@ -55,9 +64,16 @@ fn packages_of(version: &str) -> Result<Vec<String>> {
     Ok(packages)
 }
 
-/// The numbers in a release, to compare releases by.
-fn numbers(release: &str) -> Vec<u32> {
-    let parts = release.split(|c: char| !c.is_ascii_digit());
+/// What to compare releases by. Of one version, the build for the older Debian is better: what
+/// belongs to it runs on both.
+fn age(release: &str) -> (Vec<u32>, Reverse<u32>, Vec<u32>) {
+    let (version, build) = release.split_once('+').unwrap_or((release, ""));
+    let mut build = numbers(build).into_iter();
+    (numbers(version), Reverse(build.next().unwrap_or_default()), build.collect())
+}
+
+fn numbers(text: &str) -> Vec<u32> {
+    let parts = text.split(|c: char| !c.is_ascii_digit());
     parts.filter_map(|part| part.parse().ok()).collect()
 }
 
@@ -88,8 +104,9 @@ mod tests {
 
     #[test]
     fn releases_compare_by_numbers() {
-        assert!(numbers("6.1.0-57") > numbers("6.1.0-9"));
-        assert!(numbers("6.12.117+deb12") > numbers("6.12.95+deb13"));
-        assert!(numbers("6.12.90+deb12.1") > numbers("6.12.90+deb12"));
+        assert!(age("6.1.0-57") > age("6.1.0-9"));
+        assert!(age("6.12.117+deb12") > age("6.12.95+deb13"));
+        assert!(age("6.12.90+deb12.1") > age("6.12.90+deb12"));
+        assert!(age("6.12.90+deb12") > age("6.12.90+deb13"));
     }
 }

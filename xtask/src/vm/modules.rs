@@ -16,10 +16,16 @@ pub struct Module {
     pub bytes: Vec<u8>,
 }
 
-/// The modules called `names`, each behind those it depends on. What is built in is left out.
-pub fn with_dependencies(kernel: &Kernel, names: &[&str]) -> Result<Vec<Module>> {
+/// The modules called `names`, each behind those it depends on. What is built in is left out;
+/// `built` is one that the kernel came without.
+pub fn with_dependencies(
+    kernel: &Kernel,
+    names: &[&str],
+    built: Option<&Path>,
+) -> Result<Vec<Module>> {
     let mut index = HashMap::new();
     find(&kernel.modules.join("kernel"), &mut index)?;
+    index.extend(built.and_then(|path| Some((name(path)?, path.to_owned()))));
     let builtin = fs::read_to_string(kernel.modules.join("modules.builtin"))?;
     let builtin: Vec<_> = builtin.lines().filter_map(|line| name(Path::new(line))).collect();
     let mut loaded = Vec::new();

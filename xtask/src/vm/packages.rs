@@ -15,8 +15,9 @@ use crate::process::{command, find, output, root, run};
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 /// Archive and suite.
-const SUITES: [(&str, &str); 4] = [
+const SUITES: [(&str, &str); 5] = [
     ("debian", "bookworm"),
+    ("debian", "trixie"),
     ("debian-security", "bookworm-security"),
     ("debian", "bookworm-backports"),
     ("debian", "trixie-backports"),
@@ -53,8 +54,23 @@ pub fn names(prefix: &str) -> Result<Vec<String>> {
     Ok(names.lines().map(str::to_owned).collect())
 }
 
-/// Fetches packages and unpacks them into `directory`. A package is a name, with `/suite` behind it
-/// where the newest is not the one that is meant.
+/// The version of the package, the newest there is.
+pub fn version(package: &str) -> Result<String> {
+    let mut show = apt("apt-cache")?;
+    let about = output(show.args(["show", "--no-all-versions", package]))?;
+    let version = about.lines().find_map(|line| line.strip_prefix("Version: "));
+    version.map(str::to_owned).with_context(|| format!("{package} has no version"))
+}
+
+/// The packages that it depends on.
+pub fn dependencies(package: &str) -> Result<Vec<String>> {
+    let depends = output(apt("apt-cache")?.args(["depends", package]))?;
+    let name = |line: &str| line.trim_start().strip_prefix("Depends: ").map(str::to_owned);
+    Ok(depends.lines().filter_map(name).collect())
+}
+
+/// Fetches packages and unpacks them into `directory`. A package is a name, with `/suite` or
+/// `=version` behind it where the newest is not the one that is meant.
 pub fn unpack(packages: &[String], directory: &Path) -> Result<()> {
     println!("fetching {}", packages.join(", "));
     let debs = directory.join("debs");

@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use clap::builder::PossibleValuesParser;
 
-use super::{kernel::Kernel, packages};
+use super::{kernel::Kernel, netdevsim, packages};
 use crate::{
     process::{command, find},
     setup,
@@ -24,26 +24,40 @@ const TIME_LIMIT: &str = "300";
 pub struct Nic {
     /// The name of its driver.
     pub driver: &'static str,
-    /// What QEMU calls it; `None`: the kernel makes it.
+    /// What QEMU calls it; `None`: it is made in the guest.
     device: Option<&'static str>,
     /// Modules that it needs.
     pub modules: &'static [&'static str],
+    /// Builds the one that the kernel comes without.
+    pub build: Option<fn(&Kernel) -> Result<PathBuf>>,
     /// Whether the tests always include it.
     pub always: bool,
 }
 
+/// One that QEMU does not emulate, with a driver that the kernel has.
+const MADE_BY_GUEST: Nic =
+    Nic { driver: "", device: None, modules: &[], build: None, always: true };
+
+const fn emulated(device: &'static str, modules: &'static [&'static str]) -> Nic {
+    let Some(driver) = modules.last() else { panic!("a card has a driver") };
+    Nic { driver, device: Some(device), modules, ..MADE_BY_GUEST }
+}
+
 /// All of them; the one that takes longest first.
-pub const NICS: [Nic; 5] = [
-    Nic { driver: "veth", device: None, modules: &[], always: true },
+pub const NICS: [Nic; 7] = [
+    Nic { driver: "veth", modules: &["vxlan"], ..MADE_BY_GUEST },
+    emulated("virtio-net-pci", &["virtio_pci", "virtio_net"]),
+    emulated("e1000e", &["e1000e"]),
+    emulated("vmxnet3", &["vmxnet3"]),
+    // On a bus that the guest's first process serves (USB/IP).
+    Nic { driver: "r8152", modules: &["vhci_hcd", "r8152"], ..MADE_BY_GUEST },
     Nic {
-        driver: "virtio_net",
-        device: Some("virtio-net-pci"),
-        modules: &["virtio_pci", "virtio_net"],
-        always: true,
+        driver: "netdevsim",
+        modules: &["netdevsim"],
+        build: Some(netdevsim::get),
+        ..MADE_BY_GUEST
     },
-    Nic { driver: "vmxnet3", device: Some("vmxnet3"), modules: &["vmxnet3"], always: true },
-    Nic { driver: "e1000e", device: Some("e1000e"), modules: &["e1000e"], always: true },
-    Nic { driver: "igb", device: Some("igb"), modules: &["igb"], always: false },
+    Nic { always: false, ..emulated("igb", &["igb"]) },
 ];
 
 /// The names of the drivers, for the command line.
