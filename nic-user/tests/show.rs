@@ -1,6 +1,7 @@
 //! What `nicctl show` says equals what ethtool, ip and sysfs say; and what is written is shown.
 
 mod common;
+mod peers;
 mod schema;
 mod tap;
 
@@ -64,132 +65,13 @@ fn value<'a>(document: &'a Json, group: &str, name: &str) -> &'a Json {
     &document["settings"][group][name]["value"]
 }
 
-fn compare_with_ip(host: &Host, interface: &str, document: &Json) {
-    let Some(text) = says(host, "ip", &["-j", "-d", "link", "show", interface]) else { return };
-    let theirs = &parse(&text)[0];
-    let settings = &document["settings"]["link"];
-    let mut compared = 0;
-    for (name, field, their_name) in [
-        ("mtu", "value", "mtu"),
-        ("mtu", "min", "min_mtu"),
-        ("gso-max-size", "value", "gso_max_size"),
-        ("gso-max-size", "max", "tso_max_size"),
-        ("gso-max-segs", "value", "gso_max_segs"),
-        ("gso-max-segs", "max", "tso_max_segs"),
-        ("gro-max-size", "value", "gro_max_size"),
-        ("gso-ipv4-max-size", "value", "gso_ipv4_max_size"),
-        ("gro-ipv4-max-size", "value", "gro_ipv4_max_size"),
-    ] {
-        // Older versions of ip do not show all of it.
-        if let Some(their_value) = theirs.get(their_name) {
-            assert_eq!(&settings[name][field], their_value, "{name} of {interface}");
-            compared += 1;
-        }
+fn compare(host: &Host, interface: &str, document: &Json) {
+    let compared = peers::compare(host, interface, document);
+    for program in &compared.missing {
+        common::say_skipped(&format!("comparison with {program}, which is not installed"));
     }
-    assert!(compared >= 5, "{text}");
-    // To ip, no limit is 0.
-    assert_eq!(settings["mtu"]["max"].as_u64().unwrap_or_default(), theirs["max_mtu"]);
-    for name in ["ifindex", "ifname"] {
-        let ours = if name == "ifname" { "name" } else { name };
-        assert_eq!(document[ours], theirs[name]);
-    }
-    assert_eq!(document["mac"], theirs["address"]);
-    assert_eq!(document["kind"], theirs["linkinfo"]["info_kind"]);
-}
-
-/// ethtool's own names for single features.
-const RENAMED: [(&str, &str); 8] = [
-    ("rx-checksumming", "rx-checksum"),
-    ("generic-segmentation-offload", "tx-generic-segmentation"),
-    ("generic-receive-offload", "rx-gro"),
-    ("large-receive-offload", "rx-lro"),
-    ("rx-vlan-offload", "rx-vlan-hw-parse"),
-    ("tx-vlan-offload", "tx-vlan-hw-insert"),
-    ("ntuple-filters", "rx-ntuple-filter"),
-    ("receive-hashing", "rx-hashing"),
-];
-
-fn compare_features(host: &Host, interface: &str, document: &Json) {
-    let Some(text) = says(host, "ethtool", &["--json", "-k", interface]) else { return };
-    let theirs = parse(&text);
-    let features = document["settings"]["feature"].as_object().unwrap();
-    let mut compared = 0;
-    for (name, feature) in theirs[0].as_object().unwrap() {
-        // Names for several features at once have nothing of their own.
-        let (Some(active), Some(fixed)) = (feature["active"].as_bool(), feature["fixed"].as_bool())
-        else {
-            continue;
-        };
-        let renamed = RENAMED.iter().find(|(theirs, _)| theirs == name);
-        let ours = &features[renamed.map_or(name.as_str(), |(_, ours)| ours)];
-        assert_eq!(ours["value"], active, "{name} of {interface}");
-        assert_eq!(ours["access"] == "fixed", fixed, "{name} of {interface}");
-        compared += 1;
-    }
-    assert_eq!(compared, features.len());
-}
-
-/// Compares numbers in ethtool's text, `NAME: value` or `name: value`, with those of a group.
-/// Limits come in a part of their own, the first, if there are any.
-fn compare_numbers(
-    host: &Host,
-    option: &str,
-    interface: &str,
-    group: &Json,
-    names: &[(&str, &str)],
-) {
-    let Some(text) = says(host, "ethtool", &[option, interface]) else { return };
-    for (theirs, ours) in names {
-        let line = |line: &str| line.strip_prefix(theirs)?.strip_prefix(':').map(str::to_owned);
-        let numbers: Vec<Option<u64>> =
-            text.lines().filter_map(line).map(|text| text.trim().parse().ok()).collect();
-        let ours = &group[ours];
-        let expected = match numbers[..] {
-            [value] => vec![value],
-            [max, value] => {
-                assert_eq!(ours["max"].as_u64(), max, "{theirs}: {text}");
-                vec![value]
-            }
-            _ => panic!("{theirs}: {text}"),
-        };
-        assert_eq!([ours["value"].as_u64()], expected[..], "{theirs}: {text}");
-    }
-}
-
-const CHANNELS: [(&str, &str); 4] =
-    [("RX", "rx"), ("TX", "tx"), ("Other", "other"), ("Combined", "combined")];
-const COALESCE: [(&str, &str); 4] = [
-    ("rx-usecs", "rx-usecs"),
-    ("rx-frames", "rx-frames"),
-    ("tx-usecs", "tx-usecs"),
-    ("tx-frames", "tx-frames"),
-];
-
-fn compare_with_sysfs(host: &Host, interface: &str, document: &Json) {
-    for (name, file) in
-        [("gro-flush-timeout", "gro_flush_timeout"), ("defer-hard-irqs", "napi_defer_hard_irqs")]
-    {
-        let text = shell(host, &format!("cat /sys/class/net/{interface}/{file}"));
-        assert_eq!(value(document, "napi", name).as_u64(), text.parse().ok(), "{name}");
-    }
-    let threaded = shell(host, &format!("cat /sys/class/net/{interface}/threaded"));
-    assert_eq!(value(document, "napi", "threaded"), (threaded != "0"));
-    for (group, queues, file) in [("rps", "rx-*", "rps_cpus"), ("xps", "tx-*", "xps_cpus")] {
-        // A device with one queue refuses to have this read.
-        let text = shell(
-            host,
-            &format!(
-                "cd /sys/class/net/{interface}/queues; \
-                 for q in {queues}; do cat $q/{file} 2>/dev/null | sed s/^/$q=/; done; true"
-            ),
-        );
-        let theirs: Vec<_> = text.lines().filter_map(|line| line.split_once('=')).collect();
-        let ours = document["settings"][group].as_object();
-        assert_eq!(ours.map_or(0, |ours| ours.len()), theirs.len(), "{group}: {text}");
-        for (queue, mask) in theirs {
-            assert_eq!(value(document, group, queue), mask, "{group} {queue}");
-        }
-    }
+    println!("{interface}: {} values compared", compared.values);
+    assert!(compared.values > 20);
 }
 
 #[test]
@@ -213,12 +95,8 @@ fn a_veth_is_shown_as_ip_ethtool_and_sysfs_show_it() {
     );
     assert_eq!(document["driver"]["name"], "veth");
     assert_eq!(document["copybreak"]["state"], "none");
-    compare_with_ip(host, interface, &document);
-    compare_features(host, interface, &document);
-    compare_with_sysfs(host, interface, &document);
+    compare(host, interface, &document);
     let settings = &document["settings"];
-    compare_numbers(host, "-l", interface, &settings["channels"], &CHANNELS);
-
     assert_eq!(document["queues"].as_array().unwrap().len(), 8);
     let per_napi = settings["napi"].as_object().unwrap().iter();
     let timeouts: Vec<_> =
@@ -237,15 +115,7 @@ fn a_tap_is_shown_as_ip_ethtool_and_sysfs_show_it() {
     says(host, "ethtool", &["-C", tap::NAME, "rx-frames", "17"]);
     let document = shown(host, tap::NAME);
     assert_eq!(document["driver"]["name"], "tun");
-    compare_with_ip(host, tap::NAME, &document);
-    compare_features(host, tap::NAME, &document);
-    compare_with_sysfs(host, tap::NAME, &document);
-    let settings = &document["settings"];
-    // Older kernels have none for it, which ethtool takes for an error.
-    if let Some(channels) = settings.get("channels") {
-        compare_numbers(host, "-l", tap::NAME, channels, &CHANNELS);
-    }
-    compare_numbers(host, "-c", tap::NAME, &settings["coalesce"], &COALESCE);
+    compare(host, tap::NAME, &document);
 }
 
 /// A namespace's loopback device has nothing that tells it from any other's.

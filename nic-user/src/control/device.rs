@@ -91,7 +91,8 @@ pub enum Difference {
 }
 
 impl Identity {
-    /// What makes `now` another interface; a new name alone does not.
+    /// What makes `now` another interface; a new name alone does not, nor does hardware that could
+    /// not be asked at one of both times.
     pub fn difference(&self, now: &Self) -> Option<Difference> {
         if self.boot_id != now.boot_id {
             Some(Difference::Boot)
@@ -101,7 +102,7 @@ impl Identity {
             Some(Difference::Index { was: self.ifindex, is: now.ifindex })
         } else if self.mac != now.mac {
             Some(Difference::Mac)
-        } else if self.driver != now.driver || self.bus != now.bus {
+        } else if differ(&self.driver, &now.driver) || differ(&self.bus, &now.bus) {
             Some(Difference::Hardware)
         } else {
             None
@@ -119,6 +120,10 @@ impl Difference {
             Self::Namespace | Self::Mac | Self::Hardware => false,
         }
     }
+}
+
+fn differ(was: &Option<String>, is: &Option<String>) -> bool {
+    was.as_ref().zip(is.as_ref()).is_some_and(|(was, is)| was != is)
 }
 
 impl fmt::Display for Difference {
@@ -141,13 +146,20 @@ mod tests {
 
     #[test]
     fn a_new_name_is_no_difference_and_everything_else_is() {
-        let was = Identity { name: "eth0".into(), ifindex: 3, ..Identity::default() };
+        let was = Identity {
+            name: "eth0".into(),
+            ifindex: 3,
+            driver: Some("e1000e".into()),
+            bus: Some("0000:02:00.0".into()),
+            ..Identity::default()
+        };
         let now = |change: fn(&mut Identity)| {
             let mut now = was.clone();
             change(&mut now);
             was.difference(&now)
         };
         assert_eq!(now(|id| id.name = "wan".into()), None);
+        assert_eq!(now(|id| id.driver = None), None);
         assert_eq!(now(|id| id.boot_id = "b".into()), Some(Difference::Boot));
         assert_eq!(now(|id| id.netns_cookie = 9), Some(Difference::Namespace));
         assert_eq!(now(|id| id.ifindex = 4), Some(Difference::Index { was: 3, is: 4 }));

@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 use nic_user::lab::Host;
 use serde_json::Value;
 
-const NICCTL: &str = "/bin/nicctl";
+pub const NICCTL: &str = "/bin/nicctl";
 
 /// Runs `nicctl`, whatever comes of it.
 pub fn run(args: &[&str]) -> Output {
