@@ -9,6 +9,7 @@ mod modules;
 mod netdevsim;
 mod packages;
 mod qemu;
+mod table;
 mod unpack;
 
 use std::{
@@ -24,6 +25,7 @@ use self::{
     guest::Programs,
     kernel::Kernel,
     qemu::{NICS, Nic, Qemu},
+    table::Table,
 };
 use crate::test::tally::{Output, Tally};
 
@@ -49,6 +51,10 @@ pub struct Args {
     #[arg(default_value = "")]
     test: String,
 
+    /// Write what came of changing settings into docs/drivers.md
+    #[arg(long)]
+    table: bool,
+
     /// Show all that guests print
     #[arg(long, short)]
     verbose: bool,
@@ -72,10 +78,15 @@ pub fn run(args: &Args) -> Result<()> {
     let nics = NICS
         .iter()
         .filter(|nic| args.nic.is_empty() || args.nic.iter().any(|wanted| wanted == nic.driver));
-    let tally = matrix(&kernels, &nics.collect::<Vec<_>>(), &args.test, args.verbose)?;
-    println!("{tally}");
-    if tally.failed > 0 {
+    let found = matrix(&kernels, &nics.collect::<Vec<_>>(), &args.test, args.verbose)?;
+    println!("{}", found.tally);
+    if found.tally.failed > 0 {
         bail!("not everything passed");
+    }
+    if args.table {
+        let mut table = Table::committed()?;
+        table.update(found.table);
+        table.commit()?;
     }
     Ok(())
 }
@@ -83,20 +94,41 @@ pub fn run(args: &Args) -> Result<()> {
 /// The part that belongs to the tests.
 pub fn always() -> Result<Tally> {
     let nics: Vec<_> = NICS.iter().filter(|nic| nic.always).collect();
-    matrix(&KERNELS.map(ToOwned::to_owned), &nics, "", false)
+    let mut found = matrix(&KERNELS.map(ToOwned::to_owned), &nics, "", false)?;
+    let (differences, other_releases) = Table::committed()?.differences(&found.table);
+    for release in other_releases {
+        found.tally.add(skip("docs/drivers.md", &format!("it is not about {release}")));
+    }
+    found.tally.add(match &differences[..] {
+        [] => Tally::PASSED,
+        _ => {
+            let differences = differences.join("\n  ");
+            println!("error: docs/drivers.md is not what was found:\n  {differences}");
+            Tally::FAILED
+        }
+    });
+    Ok(found.tally)
+}
+
+/// What guests found.
+#[derive(Default)]
+struct Found {
+    tally: Tally,
+    table: Table,
 }
 
 /// Every kernel with every card; what cannot be had is skipped.
-fn matrix(kernels: &[String], nics: &[&'static Nic], test: &str, verbose: bool) -> Result<Tally> {
+fn matrix(kernels: &[String], nics: &[&'static Nic], test: &str, verbose: bool) -> Result<Found> {
+    let mut found = Found::default();
+    let tally = &mut found.tally;
     if let Some(why) = guest::IMPOSSIBLE {
-        return Ok(skip("guests", why));
+        tally.add(skip("guests", why));
+        return Ok(found);
     }
-    let mut total = Tally::default();
-    let emulators =
-        available(nics.iter().copied(), |nic| nic.driver.to_owned(), qemu::with, &mut total);
-    let kernels = available(kernels, |v| format!("kernel {v}"), |v| kernel::get(v), &mut total);
+    let emulators = available(nics.iter().copied(), |nic| nic.driver.to_owned(), qemu::with, tally);
+    let kernels = available(kernels, |v| format!("kernel {v}"), |v| kernel::get(v), tally);
     if emulators.is_empty() || kernels.is_empty() {
-        return Ok(total);
+        return Ok(found);
     }
     let programs = guest::build()?;
     let pairs = emulators
@@ -109,23 +141,26 @@ fn matrix(kernels: &[String], nics: &[&'static Nic], test: &str, verbose: bool) 
             let module = nic.build.map(|build| build(kernel)).transpose()?;
             Ok(Cell { kernel, nic, qemu, module })
         },
-        &mut total,
+        tally,
     );
-    let (queue, total) = (Mutex::new(cells.iter()), Mutex::new(total));
+    let (queue, found) = (Mutex::new(cells.iter()), Mutex::new(found));
+    // A function, so that the lock is not held while the guest runs.
+    let next = || locked(&queue).next();
     thread::scope(|scope| {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
-                while let Some((_, cell)) = locked(&queue).next() {
-                    let (tally, report) = cell.run(&programs, test, verbose);
-                    let mut total = locked(&total);
+                while let Some((_, cell)) = next() {
+                    let (tally, printed, report) = cell.run(&programs, test, verbose);
+                    let mut found = locked(&found);
                     // Under the lock, so that reports do not mix.
                     print!("{report}");
-                    total.add(tally);
+                    found.tally.add(tally);
+                    found.table.add(cell.kernel, cell.nic.driver, &printed);
                 }
             });
         }
     });
-    Ok(total.into_inner().unwrap_or_else(PoisonError::into_inner))
+    Ok(found.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Those of `wanted` that can be had, with what they were wanted for.
@@ -155,13 +190,15 @@ fn skip(what: &str, why: &str) -> Tally {
 }
 
 impl Cell<'_> {
-    /// Boots the guest and waits for its end; what it came to, and what to print about it.
-    fn run(&self, programs: &Programs, test: &str, verbose: bool) -> (Tally, String) {
+    /// Boots the guest and waits for its end; what it came to, what the guest printed, and what to
+    /// print about it.
+    fn run(&self, programs: &Programs, test: &str, verbose: bool) -> (Tally, String, String) {
         let start = Instant::now();
         let mut report = format!("-- {} on {}\n", self.nic.driver, self.kernel.release);
         let output = initramfs::build(self.kernel, self.nic, self.module.as_deref(), programs)
             .and_then(|initramfs| self.qemu.boot(self.kernel, self.nic, &initramfs, test));
         let mut seen = Output::default();
+        let mut printed = String::new();
         match output {
             Ok(output) => {
                 for line in output.printed.lines() {
@@ -173,6 +210,7 @@ impl Cell<'_> {
                     report += &format!("error: the guest died; its console:\n{}", output.console);
                     seen.tally = Tally::FAILED;
                 }
+                printed = output.printed;
             }
             Err(error) => {
                 report += &format!("error: {error:#}\n");
@@ -180,6 +218,6 @@ impl Cell<'_> {
             }
         }
         report += &format!("-- {:.1} s\n", start.elapsed().as_secs_f32());
-        (seen.tally, report)
+        (seen.tally, printed, report)
     }
 }

@@ -238,11 +238,10 @@ impl Peers<'_> {
     }
 
     fn pause(&mut self) {
-        let Some(text) = self.says("ethtool", &["--json", "-a", self.interface]) else { return };
-        let theirs = parse(&text);
-        for (their_name, name) in [("autonegotiate", "autoneg"), ("rx", "rx"), ("tx", "tx")] {
+        let Some(text) = self.ethtool("-a") else { return };
+        for (their_name, name) in [("Autonegotiate", "autoneg"), ("RX", "rx"), ("TX", "tx")] {
             let ours = self.document["settings"]["pause"][name]["value"].clone();
-            self.same(&format!("pause.{name}"), &ours, &theirs[0][their_name]);
+            self.same(&format!("pause.{name}"), &ours, &typed(values(&text)[their_name][0]));
         }
     }
 

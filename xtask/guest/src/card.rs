@@ -2,7 +2,7 @@
 //! leaves no trace.
 
 use std::{
-    fs, mem,
+    fs,
     sync::atomic::{AtomicBool, Ordering},
     thread,
     time::{Duration, Instant},
@@ -92,7 +92,7 @@ fn attach_count_detach(lab: &Lab, mode: &str) {
     lab.b().wait_until_running().unwrap();
     counted.agrees_after(send_every_kind(lab));
     nicctl::json("detach", a.interface(), a, &[]);
-    assert_same(card(a), before);
+    assert_eq!(card(a), before);
     wait_until_unloaded();
     assert!(nicctl::attached().is_empty());
     assert!(!fs::exists("/sys/fs/bpf/nicctl").unwrap(), "pins are left");
@@ -160,21 +160,6 @@ fn card(host: &Host) -> Nic {
     // What a driver says that it can depends on whether it runs a program (vmxnet3).
     nic.xdp_features = None;
     nic
-}
-
-/// Features that the kernel turns off for XDP, of itself and for good (`dev_xdp_install`).
-const KERNEL_TURNS_OFF: [&str; 2] = ["rx-lro", "rx-gro-hw"];
-
-fn assert_same(mut after: Nic, mut before: Nic) {
-    let (after_features, before_features) =
-        (mem::take(&mut after.features), mem::take(&mut before.features));
-    assert_eq!(after, before);
-    for (name, state) in before_features {
-        if KERNEL_TURNS_OFF.contains(&name.as_str()) {
-            continue;
-        }
-        assert_eq!(after_features.get(&name), Some(&state), "{name}");
-    }
 }
 
 /// The kernel frees the programs of TC filters some time after the filters.

@@ -18,7 +18,7 @@ use crate::{
 const PROGRAM: &str = "qemu-system-x86_64";
 
 /// No guest takes longer, seconds.
-const TIME_LIMIT: &str = "300";
+const TIME_LIMIT: &str = "600";
 
 /// A kind of network card that guests are tested with: two of them, joined by a cable.
 pub struct Nic {
