@@ -162,7 +162,8 @@ impl Peers<'_> {
             ("firmware-version", "firmware_version"),
             ("bus-info", "bus"),
         ] {
-            self.same(theirs, &driver[ours], &values(&text)[theirs][0].into());
+            let ours = driver[ours].as_str().unwrap().trim_end();
+            self.same(theirs, &ours.into(), &values(&text)[theirs][0].into());
         }
     }
 

@@ -5,23 +5,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use nic_user::{
+    control::{apply, plan},
     lab::Host,
-    nic::{
-        Nic,
-        setting::{Access, Group, Key, Setting, Settings, Value},
-        settings,
-    },
+    nic::setting::{Access, Group, Key, Setting, Settings, Value},
 };
-use serde_json::Value as Json;
 
-use crate::{Guest, Outcome, nicctl};
+use crate::{
+    Guest, Outcome,
+    changes::{self, Fault},
+};
 
 /// In front of what becomes a cell.
 const RECORD: &str = "record: ";
 
 pub fn every_setting_is_changed_and_restored(guest: &Guest) -> Outcome {
     let host = guest.lab.a();
-    let before = settings(host);
+    let before = changes::settings(host);
     let mut results: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (key, setting) in &before {
         let result = result(host, key, setting, &before);
@@ -34,12 +33,6 @@ pub fn every_setting_is_changed_and_restored(guest: &Guest) -> Outcome {
     Outcome::Passed
 }
 
-/// Everything that the card has now.
-pub fn settings(host: &Host) -> Settings {
-    let read = || settings::read(&Nic::by_index(host.ifindex())?);
-    host.run(read).unwrap().unwrap()
-}
-
 /// What comes of changing a setting, in a few words.
 fn result(host: &Host, key: &Key, setting: &Setting, before: &Settings) -> String {
     match &setting.access {
@@ -50,8 +43,8 @@ fn result(host: &Host, key: &Key, setting: &Setting, before: &Settings) -> Strin
     let mut refused = Vec::new();
     for wish in wishes(key, setting) {
         let outcome = change(host, key, &wish);
-        nicctl::text(&["restore", host.interface(), "--netns", host.netns_name()]);
-        assert_eq!(lasting(&settings(host)), lasting(before), "{key}={wish} was restored");
+        changes::restore(host);
+        assert_eq!(lasting(&changes::settings(host)), lasting(before), "{key}={wish} was restored");
         match outcome {
             Ok(outcome) if refused.is_empty() => return outcome,
             Ok(outcome) => return format!("{outcome}, but {}", refused.join(", ")),
@@ -100,47 +93,36 @@ fn numbers(key: &Key, number: u64, setting: &Setting) -> Vec<String> {
 
 /// Makes the change, or is told why not.
 fn change(host: &Host, key: &Key, wish: &str) -> Result<String, String> {
-    let assignment = format!("{key}={wish}");
-    let args = ["set", host.interface(), &assignment, "--netns", host.netns_name(), "--json"];
-    let output = nicctl::run(&args);
-    let error = String::from_utf8_lossy(&output.stderr).trim_end().to_owned();
-    let Ok(report) = serde_json::from_slice::<Json>(&output.stdout) else {
-        panic!("{assignment} is not planned: {error}");
+    let (report, _) = changes::set(host, &[format!("{key}={wish}")], Fault::None)
+        .unwrap_or_else(|error| panic!("{key}={wish} is not planned: {error}"));
+    if let Some(failure) = report.failure {
+        assert_eq!(report.left, [], "{failure}");
+        return Err(errno(&failure.to_string()));
+    }
+    let mut all = report.steps.iter().flat_map(|step| step.step.changes.iter().zip(&step.outcomes));
+    let found = all.find(|(change, _)| change.key == *key);
+    let (change, outcome) = found.unwrap_or_else(|| panic!("{key}={wish} changes nothing"));
+    let asked = &change.to;
+    let (got, result) = match outcome {
+        apply::Outcome::AsAsked => (asked, "set".to_owned()),
+        apply::Outcome::Rounded(got) => (got, format!("rounded: {asked} → {got}")),
+        apply::Outcome::Clamped(got) => (got, format!("cut: {asked} → {got}")),
+        apply::Outcome::NoEffect => (&change.from, "no effect".to_owned()),
+        other => panic!("{key}={wish}: {other:?}"),
     };
-    let changes = report["steps"].as_array().into_iter().flatten();
-    let mut changes = changes.flat_map(|step| step["changes"].as_array().into_iter().flatten());
-    let found = changes.find(|change| change["setting"] == key.to_string());
-    let found = found.unwrap_or_else(|| panic!("{assignment} changes nothing: {report}"));
-    if report["applied"] == false {
-        assert_eq!(report["left"], Json::Array(Vec::new()), "{error}");
-        return Err(errno(&error));
-    }
-    let got = if found["got"].is_null() { &found["to"] } else { &found["got"] };
-    let now = settings(host).get(key).map(|setting| setting.value.to_string());
-    assert_eq!(now, Some(shown(got)), "{assignment}");
-    Ok(match found["outcome"].as_str() {
-        Some("as-asked") => "set".to_owned(),
-        Some("rounded") => format!("rounded: {} → {}", shown(&found["to"]), shown(got)),
-        Some("clamped") => format!("cut: {} → {}", shown(&found["to"]), shown(got)),
-        Some("no-effect") => "no effect".to_owned(),
-        other => panic!("{assignment}: {other:?}"),
-    })
-}
-
-/// A value of a report as a setting's is shown.
-fn shown(value: &Json) -> String {
-    match value {
-        Json::Bool(on) => Value::from(*on).to_string(),
-        Json::String(text) => text.clone(),
-        other => other.to_string(),
-    }
+    let now = changes::settings(host);
+    assert!(plan::same(key, &now[key].value, got), "{key}={wish}: {:?}", now[key]);
+    Ok(result)
 }
 
 /// The name of the error in `... (EINVAL: Invalid argument)`.
 fn errno(error: &str) -> String {
-    let mut words = error.split(|c: char| !c.is_ascii_alphanumeric());
-    let name =
-        words.find(|word| word.len() > 2 && word.starts_with('E') && *word == word.to_uppercase());
+    let is_name = |word: &&str| {
+        word.len() > 2
+            && word.starts_with('E')
+            && word.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit())
+    };
+    let name = error.split(|c: char| !c.is_ascii_alphanumeric()).find(is_name);
     name.unwrap_or_else(|| panic!("no error number: {error}")).to_owned()
 }
 

@@ -1,17 +1,23 @@
-//! Whatever fails in the middle of `nicctl set`, and wherever it is killed, a card is as it was, or
-//! can be made so.
+//! Whatever fails in the middle of changes, and wherever they end, a card is as it was, or can be
+//! made so.
 
-use std::process::Command;
+use std::{
+    panic::{self, AssertUnwindSafe},
+    process::Command,
+};
 
 use nic_user::lab::Host;
 
 use crate::{
-    Guest, Outcome, control, netdevsim, nicctl,
-    tracer::{self, Ended, From, Interference},
+    Guest, Outcome,
+    changes::{self, Ended, Fault},
+    control::lasting,
+    nicctl, tracer,
+    tracer::{From, Interference},
 };
 
 /// One of each step that a card may have; those that the card takes are made together.
-const WISHES: [&str; 16] = [
+const WISHES: [&str; 15] = [
     "channels.combined=2",
     "rss.indirection=equal 1",
     "feature.rx-lro=off",
@@ -27,50 +33,67 @@ const WISHES: [&str; 16] = [
     "napi.gro-flush-timeout=20000",
     "rps.rx-0=1",
     "xps.tx-0=1",
-    "private-flag.s0ix-enabled=off",
 ];
 
-/// Real drivers take their time.
-const MOST_CALLS: usize = 8;
+/// How many system calls are the last: emulation takes its time.
+const KILLS: usize = 4;
 
-pub fn whatever_happens_it_is_all_or_nothing(guest: &Guest) -> Outcome {
-    let host = guest.lab.a();
-    let before = control::settings(host);
-    let restored = |when: &str| {
-        nicctl::text(&["restore", host.interface(), "--netns", host.netns_name()]);
-        let now = control::settings(host);
-        assert_eq!(control::lasting(&now), control::lasting(&before), "{when}");
+/// Those that the card takes.
+fn wishes(host: &Host) -> Vec<&'static str> {
+    let before = changes::settings(host);
+    let has = |wish: &&str| {
+        let key = wish.split_once('=').and_then(|(key, _)| key.parse().ok());
+        key.is_some_and(|key| before.contains_key(&key))
     };
     let taken = |wish: &&str| {
-        let has = wish.split_once('=').and_then(|(key, _)| before.get(&key.parse().ok()?));
-        let taken = has.is_some() && set(host, &[wish], None).code == Some(0);
-        restored(wish);
-        taken
+        let set = changes::set(host, &[wish], Fault::None);
+        changes::restore(host);
+        set.is_ok_and(|(mut report, _)| report.error().is_none())
     };
-    let wishes: Vec<&str> = WISHES.into_iter().filter(taken).collect();
-    let calls = set(host, &wishes, None).calls;
-    let after = control::settings(host);
-    restored("all of them");
-    let step = if guest.driver == netdevsim::DRIVER { 1 } else { calls / MOST_CALLS };
-    let numbers = (0..calls).step_by(step.max(1));
-    for call in numbers.clone() {
-        let ended = set(host, &wishes, Some((call, Interference::Fail(libc::EBUSY))));
-        let now = control::settings(host);
-        let expected = if ended.code == Some(0) { &after } else { &before };
-        let when = format!("call {call} of {calls} failed, exit code {:?}", ended.code);
-        assert_eq!(control::lasting(&now), control::lasting(expected), "{when}");
-        restored(&when);
-        let ended = set(host, &wishes, Some((call, Interference::Kill)));
-        assert_eq!(ended.code, None);
-        restored(&format!("killed after call {call} of {calls}"));
+    WISHES.into_iter().filter(has).filter(taken).collect()
+}
+
+pub fn whichever_step_fails_it_is_all_or_nothing(guest: &Guest) -> Outcome {
+    let host = guest.lab.a();
+    let wishes = wishes(host);
+    let before = changes::settings(host);
+    let is_as_before = |when: &str| {
+        assert_eq!(lasting(&changes::settings(host)), lasting(&before), "{when}");
+    };
+    let (_, steps) = changes::set(host, &wishes, Fault::None).unwrap();
+    changes::restore(host);
+    is_as_before("restored");
+    for step in 0..steps {
+        for fault in [Fault::Refused(step), Fault::Half(step), Fault::ReadBack(step)] {
+            let (report, _) = changes::set(host, &wishes, fault).unwrap();
+            assert!(report.failure.is_some() && report.left.is_empty(), "{fault:?}: {report:?}");
+            is_as_before(&format!("{fault:?} of {steps}"));
+        }
+        let set = || changes::set(host, &wishes, Fault::End(step));
+        let ended = panic::catch_unwind(AssertUnwindSafe(set)).unwrap_err();
+        assert!(ended.is::<Ended>());
+        changes::restore(host);
+        is_as_before(&format!("ended after step {step} of {steps}"));
     }
-    let tried = numbers.count();
-    println!("{} settings: {tried} of {calls} calls failed, and were the last", wishes.len());
+    println!("{steps} steps refused, half done, not read back, and the last, one by one");
     Outcome::Passed
 }
 
-fn set(host: &Host, wishes: &[&str], at: Option<(usize, Interference)>) -> Ended {
-    let mut command = Command::new(nicctl::NICCTL);
-    command.args(["set", host.interface(), "--netns", host.netns_name()]).args(wishes);
-    tracer::run(&mut command, From::Journal, at)
+pub fn wherever_it_is_killed_it_can_be_restored(guest: &Guest) -> Outcome {
+    let host = guest.lab.a();
+    let wishes = wishes(host);
+    let before = changes::settings(host);
+    let set = |at| {
+        let mut command = Command::new(nicctl::NICCTL);
+        command.args(["set", host.interface(), "--netns", host.netns_name()]).args(&wishes);
+        let ended = tracer::run(&mut command, From::Journal, at);
+        nicctl::text(&["restore", host.interface(), "--netns", host.netns_name()]);
+        assert_eq!(lasting(&changes::settings(host)), lasting(&before), "{at:?}");
+        ended
+    };
+    let calls = set(None).calls;
+    for call in (0..calls).step_by(calls.div_ceil(KILLS).max(1)) {
+        assert_eq!(set(Some((call, Interference::Kill))).code, None);
+    }
+    Outcome::Passed
 }

@@ -5,6 +5,7 @@
 //! which tests (a part of their names).
 
 mod card;
+mod changes;
 mod control;
 mod faults;
 mod frames;
@@ -27,6 +28,7 @@ use std::{
     env,
     panic::{self, AssertUnwindSafe},
     process,
+    time::Instant,
 };
 
 use anyhow::Result;
@@ -64,7 +66,11 @@ const OF_TRAFFIC: &[(&str, Test)] = &[
 const OF_A_CARD: &[(&str, Test)] = &[
     ("shown_is_what_others_show", show::shown_is_what_others_show),
     ("every_setting_is_changed_and_restored", control::every_setting_is_changed_and_restored),
-    ("whatever_happens_it_is_all_or_nothing", faults::whatever_happens_it_is_all_or_nothing),
+    (
+        "whichever_step_fails_it_is_all_or_nothing",
+        faults::whichever_step_fails_it_is_all_or_nothing,
+    ),
+    ("wherever_it_is_killed_it_can_be_restored", faults::wherever_it_is_killed_it_can_be_restored),
     (
         "wishes_are_reported_as_what_they_came_to",
         reported::wishes_are_reported_as_what_they_came_to,
@@ -120,7 +126,9 @@ fn run_tests(guest: &Guest) {
     let tests = tests.filter(|(name, _)| name.contains(&wanted));
     let (mut passed, mut failed) = (0, 0);
     for (name, test) in tests {
+        let start = Instant::now();
         let outcome = panic::catch_unwind(AssertUnwindSafe(|| test(guest)));
+        println!("{:.1} s", start.elapsed().as_secs_f32());
         match outcome {
             Ok(outcome) => {
                 if let Outcome::Skipped(why) = outcome {

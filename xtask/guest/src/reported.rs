@@ -2,7 +2,7 @@
 
 use nic_user::{lab::Host, nic::drivers::KernelVersion};
 
-use crate::{Guest, Outcome, card, control, nicctl};
+use crate::{Guest, Outcome, card, changes, control, nicctl};
 
 /// A wish that is not simply granted.
 struct Case {
@@ -77,17 +77,17 @@ const BIG_TCP: &str = "link.gso-max-size=196608";
 
 pub fn wishes_are_reported_as_what_they_came_to(guest: &Guest) -> Outcome {
     let host = guest.lab.a();
-    let before = control::settings(host);
+    let before = changes::settings(host);
     let cases = CASES.iter().filter(|case| case.driver == guest.driver);
     for case in cases.filter(|case| case.since <= card::kernel()) {
         check(host, case.wish, &case.reported);
         nicctl::text(&["restore", host.interface(), "--netns", host.netns_name()]);
-        let now = control::settings(host);
+        let now = changes::settings(host);
         assert_eq!(control::lasting(&now), control::lasting(&before), "{}", case.wish);
     }
     if guest.driver != "veth" {
         check(host, BIG_TCP, &NotPlanned(2, "link.gso-max-size 196608 is more than nic-a takes: "));
-        assert_eq!(control::settings(host), before);
+        assert_eq!(changes::settings(host), before);
     }
     Outcome::Passed
 }
