@@ -1,9 +1,9 @@
 //! What is said before attaching agrees with what the kernel says then.
 
 mod common;
+mod pass;
 
-use std::io;
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 use nic_user::lab::{Host, Lab, Shape};
 use nic_user::netlink::link::{Links, XdpMode};
@@ -11,46 +11,6 @@ use nic_user::netlink::{self, Error};
 use nic_user::nic::drivers::facts;
 use nic_user::nic::preflight::{Machine, needs_frags, xdp_findings};
 use nic_user::nic::{InterfaceName, Nic};
-
-const BPF_F_XDP_HAS_FRAGS: u32 = 1 << 5;
-
-/// The start of `union bpf_attr` for `BPF_PROG_LOAD` (linux/bpf.h).
-#[repr(C)]
-#[derive(Default)]
-struct ProgLoad {
-    prog_type: u32,
-    insn_cnt: u32,
-    insns: u64,
-    license: u64,
-    log_level: u32,
-    log_size: u32,
-    log_buf: u64,
-    kern_version: u32,
-    prog_flags: u32,
-}
-
-/// An XDP program that passes everything on.
-fn load_pass(flags: u32) -> OwnedFd {
-    const BPF_PROG_LOAD: i32 = 5;
-    const BPF_PROG_TYPE_XDP: u32 = 6;
-    // r0 = XDP_PASS; exit
-    let insns = [[0xb7, 0, 0, 0, 2, 0, 0, 0], [0x95, 0, 0, 0, 0, 0, 0, 0_u8]];
-    let attributes = ProgLoad {
-        prog_type: BPF_PROG_TYPE_XDP,
-        insn_cnt: insns.len() as u32,
-        insns: insns.as_ptr() as u64,
-        license: c"GPL".as_ptr() as u64,
-        prog_flags: flags,
-        ..ProgLoad::default()
-    };
-    // SAFETY: `attributes` and what it points to outlive the call, and the size given is its own.
-    let fd = unsafe {
-        libc::syscall(libc::SYS_bpf, BPF_PROG_LOAD, &raw const attributes, size_of::<ProgLoad>())
-    };
-    assert!(fd >= 0, "load a program: {}", io::Error::last_os_error());
-    // SAFETY: `fd` was just opened and belongs to nobody else.
-    unsafe { OwnedFd::from_raw_fd(fd as i32) }
-}
 
 fn attach(
     host: &Host,
@@ -81,7 +41,7 @@ fn blocks(nic: &Nic, mode: XdpMode) -> bool {
 fn veth_takes_single_buffers_up_to_its_limit_and_frags_beyond() {
     needs_root!();
     let lab = Lab::new(Shape::default()).unwrap();
-    let (single, frags) = (load_pass(0), load_pass(BPF_F_XDP_HAS_FRAGS));
+    let (single, frags) = (pass::load(0), pass::load(pass::HAS_FRAGS));
     let host = lab.b();
     let ifindex = host.ifindex();
 
@@ -112,7 +72,7 @@ fn veth_takes_single_buffers_up_to_its_limit_and_frags_beyond() {
 fn the_kernel_says_why_two_modes_do_not_go_together() {
     needs_root!();
     let lab = Lab::new(Shape::default()).unwrap();
-    let program = load_pass(0);
+    let program = pass::load(0);
     let (host, ifindex) = (lab.b(), lab.b().ifindex());
     attach(host, ifindex, Some(&program), XdpMode::Generic).unwrap();
     let error = attach(host, ifindex, Some(&program), XdpMode::Native).unwrap_err();
@@ -126,7 +86,7 @@ fn the_kernel_says_why_two_modes_do_not_go_together() {
 fn the_loopback_device_is_left_generic() {
     needs_root!();
     let lab = Lab::new(Shape::default()).unwrap();
-    let (host, program) = (lab.a(), load_pass(0));
+    let (host, program) = (lab.a(), pass::load(0));
     let lo = read(host, "lo");
     assert!(!blocks(&lo, XdpMode::Generic));
     attach(host, lo.ifindex(), Some(&program), XdpMode::Generic).unwrap();

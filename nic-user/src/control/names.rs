@@ -51,6 +51,8 @@ pub const fn known(group: Group) -> &'static [&'static str] {
             "sample-interval",
             "cqe-mode-rx",
             "cqe-mode-tx",
+            "rx-cqe-frames",
+            "rx-cqe-nsecs",
             "tx-aggr-max-bytes",
             "tx-aggr-max-frames",
             "tx-aggr-time-usecs",
@@ -200,6 +202,24 @@ pub fn suggestion<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::netlink::ethtool::{
+        channels::Channel, coalesce::Coalesce, parameter::Parameter, pause::Pause, rings::Ring,
+    };
+
+    #[test]
+    fn everything_that_netlink_has_is_known() {
+        fn check<P: Parameter>(group: Group) {
+            let mut names: Vec<_> = P::ALL.iter().map(|parameter| parameter.name()).collect();
+            let mut known = known(group).to_vec();
+            names.sort_unstable();
+            known.sort_unstable();
+            assert_eq!(known, names, "{group}");
+        }
+        check::<Ring>(Group::Ring);
+        check::<Channel>(Group::Channels);
+        check::<Coalesce>(Group::Coalesce);
+        check::<Pause>(Group::Pause);
+    }
 
     #[test]
     fn aliases_stand_for_known_features() {

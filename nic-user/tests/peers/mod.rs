@@ -204,7 +204,11 @@ impl Peers<'_> {
                 continue;
             };
             let setting = ours.get(*name).cloned().unwrap_or_default();
-            self.same(&format!("{group}.{name}"), &setting["value"], &typed(value));
+            let theirs = match &setting["value"] {
+                Json::String(_) => Json::from(*value),
+                _ => typed(value),
+            };
+            self.same(&format!("{group}.{name}"), &setting["value"], &theirs);
             if let [limit] = limit
                 && setting["value"].is_number()
             {
@@ -218,7 +222,8 @@ impl Peers<'_> {
         let mut theirs: BTreeMap<String, Json> = values(&text)
             .into_iter()
             .filter(|(name, _)| name.starts_with(|c: char| c.is_ascii_lowercase()))
-            .map(|(name, all)| (name.to_owned(), typed(all[0])))
+            // It says rx-frame-low, but takes rx-frames-low.
+            .map(|(name, all)| (name.replace("-frame-", "-frames-"), typed(all[0])))
             .collect();
         for (line, name) in [("Adaptive ", "adaptive"), ("CQE mode ", "cqe-mode")] {
             let line = text.lines().find_map(|text| text.strip_prefix(line));

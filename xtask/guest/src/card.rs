@@ -58,7 +58,6 @@ fn runs_natively(driver: &str) -> bool {
         "veth" | "virtio_net" | "igb" => true,
         "vmxnet3" => kernel() >= KernelVersion(6, 6),
         "e1000e" | "r8152" => false,
-        "netdevsim" => true,
         _ => panic!("what {driver} can is not known"),
     }
 }

@@ -12,8 +12,8 @@ use crate::{
     Guest, Outcome,
     changes::{self, Ended, Fault},
     control::lasting,
-    nicctl, tracer,
-    tracer::{From, Interference},
+    netdevsim, nicctl,
+    tracer::{self, From, Interference},
 };
 
 /// One of each step that a card may have; those that the card takes are made together.
@@ -36,7 +36,7 @@ const WISHES: [&str; 15] = [
 ];
 
 /// How many system calls are the last: emulation takes its time.
-const KILLS: usize = 4;
+const KILLS: usize = 2;
 
 /// Those that the card takes.
 fn wishes(host: &Host) -> Vec<&'static str> {
@@ -60,11 +60,16 @@ pub fn whichever_step_fails_it_is_all_or_nothing(guest: &Guest) -> Outcome {
     let is_as_before = |when: &str| {
         assert_eq!(lasting(&changes::settings(host)), lasting(&before), "{when}");
     };
+    let is_quick = guest.driver == netdevsim::DRIVER;
     let (_, steps) = changes::set(host, &wishes, Fault::None).unwrap();
     changes::restore(host);
     is_as_before("restored");
     for step in 0..steps {
-        for fault in [Fault::Refused(step), Fault::Half(step), Fault::ReadBack(step)] {
+        let faults = [Fault::Refused(step), Fault::Half(step), Fault::ReadBack(step)];
+        // Hardware takes its time to be reset.
+        let one = step % faults.len();
+        let faults = if is_quick { &faults[..] } else { &faults[one..=one] };
+        for &fault in faults {
             let (report, _) = changes::set(host, &wishes, fault).unwrap();
             assert!(report.failure.is_some() && report.left.is_empty(), "{fault:?}: {report:?}");
             is_as_before(&format!("{fault:?} of {steps}"));
@@ -75,7 +80,7 @@ pub fn whichever_step_fails_it_is_all_or_nothing(guest: &Guest) -> Outcome {
         changes::restore(host);
         is_as_before(&format!("ended after step {step} of {steps}"));
     }
-    println!("{steps} steps refused, half done, not read back, and the last, one by one");
+    println!("{steps} steps failed, and were the last, one by one");
     Outcome::Passed
 }
 

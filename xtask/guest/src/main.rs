@@ -14,11 +14,14 @@ mod kernel_answers;
 mod machine;
 mod netdevsim;
 mod nicctl;
+#[path = "../../../nic-user/tests/pass/mod.rs"]
+mod pass;
 #[path = "../../../nic-user/tests/peers/mod.rs"]
 mod peers;
 mod r8152;
 mod reported;
 mod show;
+mod split_headers;
 mod stacked;
 #[path = "../../../nic-user/tests/tracer/mod.rs"]
 mod tracer;
@@ -32,10 +35,7 @@ use std::{
 };
 
 use anyhow::Result;
-use nic_user::{
-    lab::{Lab, Shape},
-    nic::drivers::KernelVersion,
-};
+use nic_user::lab::{Lab, Shape};
 
 /// How a test ended that did not panic.
 pub enum Outcome {
@@ -77,6 +77,12 @@ const OF_A_CARD: &[(&str, Test)] = &[
     ),
 ];
 
+/// Tests of a network card that can split headers from data.
+const OF_SPLIT_HEADERS: &[(&str, Test)] = &[(
+    "split_headers_are_planned_away_or_refused",
+    split_headers::they_are_planned_away_or_refused,
+)];
+
 /// Tests of the kernel alone; they run with the driver that every kernel has.
 const OF_THE_KERNEL: &[(&str, Test)] = &[
     ("a_bond_is_its_ports", stacked::a_bond_is_its_ports),
@@ -111,10 +117,9 @@ impl Guest {
         Ok(Self { driver, lab })
     }
 
-    /// Whether packets go from one card to the other, and are counted; netdevsim's are only since
-    /// it runs XDP programs itself.
+    /// Whether packets go from one card to the other, and are counted.
     fn has_traffic(&self) -> bool {
-        self.driver != netdevsim::DRIVER || card::kernel() >= KernelVersion(6, 18)
+        self.driver != netdevsim::DRIVER
     }
 }
 
@@ -122,7 +127,9 @@ fn run_tests(guest: &Guest) {
     let wanted = env::var("TESTS").unwrap_or_default();
     let of_traffic = if guest.has_traffic() { OF_TRAFFIC } else { &[] };
     let of_the_kernel = if guest.driver == "veth" { OF_THE_KERNEL } else { &[] };
-    let tests = of_traffic.iter().chain(OF_A_CARD).chain(of_the_kernel);
+    let splits = split_headers::has(guest.lab.a());
+    let of_split_headers = if splits { OF_SPLIT_HEADERS } else { &[] };
+    let tests = of_traffic.iter().chain(OF_A_CARD).chain(of_split_headers).chain(of_the_kernel);
     let tests = tests.filter(|(name, _)| name.contains(&wanted));
     let (mut passed, mut failed) = (0, 0);
     for (name, test) in tests {

@@ -62,7 +62,7 @@ const CASES: &[Case] = &[
         NotPlanned(2, "copybreak.rx 59 is less than nic-a takes: 60 at least"),
     ),
     case("r8152", "ring.rx=10", Refused("set ring.rx to 10 on nic-a: EINVAL")),
-    case("netdevsim", "ring.rx=100", Done("- ring.rx 0\n+ ring.rx 100\n")),
+    case("netdevsim", "ring.rx=100", Done("+ ring.rx 100\n")),
     case("netdevsim", "pause.autoneg=on", Refused("set pause.autoneg to on on nic-a: EINVAL")),
     case(
         "veth",
