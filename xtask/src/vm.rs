@@ -79,14 +79,14 @@ pub fn run(args: &Args) -> Result<()> {
         .iter()
         .filter(|nic| args.nic.is_empty() || args.nic.iter().any(|wanted| wanted == nic.driver));
     let found = matrix(&kernels, &nics.collect::<Vec<_>>(), &args.test, args.verbose)?;
-    println!("{}", found.tally);
-    if found.tally.failed > 0 {
-        bail!("not everything passed");
-    }
     if args.table {
         let mut table = Table::committed()?;
         table.update(found.table);
         table.commit()?;
+    }
+    println!("{}", found.tally);
+    if found.tally.failed > 0 {
+        bail!("not everything passed");
     }
     Ok(())
 }
