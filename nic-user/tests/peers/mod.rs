@@ -310,10 +310,7 @@ impl Peers<'_> {
             .map(|entry| entry.parse().unwrap())
             .collect();
         if let Some(setting) = ours.get("indirection") {
-            let text = setting["value"].as_str().unwrap();
-            let equal = text.strip_prefix("equal ").and_then(|count| count.parse::<u64>().ok());
-            let expected: Option<Vec<u64>> =
-                equal.map(|count| (0..table.len() as u64).map(|entry| entry % count).collect());
+            let expected = indirection(setting["value"].as_str().unwrap(), table.len());
             self.same("rss.indirection", &expected.into(), &table.into());
         }
     }
@@ -371,6 +368,21 @@ impl Peers<'_> {
             let theirs = fs::read_to_string(&file).unwrap();
             self.same(&file, &interrupt["value"], &theirs.trim_end().into());
         }
+    }
+}
+
+/// The table that `equal N` or `weight W0 W1 ...` stands for.
+fn indirection(text: &str, len: usize) -> Vec<u64> {
+    let (kind, numbers) = text.split_once(' ').unwrap();
+    let numbers: Vec<u64> = numbers.split(' ').map(|number| number.parse().unwrap()).collect();
+    match kind {
+        "equal" => (0..len as u64).map(|entry| entry % numbers[0]).collect(),
+        "weight" => {
+            let share = len / numbers.iter().sum::<u64>() as usize;
+            let shares = (0..).zip(&numbers).map(|(queue, &weight)| (queue, weight as usize));
+            shares.flat_map(|(queue, weight)| vec![queue; weight * share]).collect()
+        }
+        _ => numbers,
     }
 }
 

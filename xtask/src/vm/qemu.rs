@@ -45,12 +45,12 @@ const fn emulated(device: &'static str, modules: &'static [&'static str]) -> Nic
 
 /// All of them; the one that takes longest first.
 pub const NICS: [Nic; 7] = [
+    // On a bus that the guest's first process serves (USB/IP).
+    Nic { driver: "r8152", modules: &["vhci_hcd", "r8152"], ..MADE_BY_GUEST },
     Nic { driver: "veth", ..MADE_BY_GUEST },
     emulated("virtio-net-pci", &["virtio_pci", "virtio_net"]),
     emulated("e1000e", &["e1000e"]),
     emulated("vmxnet3", &["vmxnet3"]),
-    // On a bus that the guest's first process serves (USB/IP).
-    Nic { driver: "r8152", modules: &["vhci_hcd", "r8152"], ..MADE_BY_GUEST },
     Nic {
         driver: "netdevsim",
         modules: &["netdevsim"],
