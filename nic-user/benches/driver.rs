@@ -2,8 +2,9 @@
 //! processor generates and receives, another one runs the program. Then datagrams as super-packets
 //! beside the same frames one by one.
 //!
-//! `--bounce` shows what the bounce path does for a consumer that holds its packets; `--soak
-//! SECONDS` runs everything at once and checks that no frame is ever lost.
+//! `--gso` measures super-packets alone; `--bounce` shows what the bounce path does for a consumer
+//! that holds its packets; `--soak SECONDS` runs everything at once and checks that no frame is ever
+//! lost.
 
 mod measure;
 mod xsk;
@@ -45,7 +46,10 @@ fn main() -> Result<()> {
         let seconds = arguments.get(at + 1).and_then(|seconds| seconds.parse().ok());
         return soak(seconds.ok_or("--soak takes a number of seconds")?);
     }
-    if has("--bounce") { bounce() } else { compare() }
+    if has("--bounce") {
+        return bounce();
+    }
+    if has("--gso") { super_packets() } else { compare() }
 }
 
 fn soak(seconds: u64) -> Result<()> {
@@ -115,6 +119,12 @@ fn compare() -> Result<()> {
     }
     table.write(&mut std::io::stdout(), Style::Plain)?;
     println!();
+    compare_super_packets(&mut floors)?;
+    Ok(floors.result()?)
+}
+
+fn super_packets() -> Result<()> {
+    let mut floors = Floors::default();
     compare_super_packets(&mut floors)?;
     Ok(floors.result()?)
 }

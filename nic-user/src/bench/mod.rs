@@ -26,6 +26,7 @@ mod tcp;
 pub mod text;
 mod tunnel;
 mod udp;
+mod udp_port;
 
 mod big_tcp;
 pub mod copybreak;

@@ -1,6 +1,6 @@
 //! `udp-gso`: one stream of datagrams, segmented by the caller, the stack, or the device.
 
-use std::{net::IpAddr, rc::Rc};
+use std::{io, net::IpAddr, rc::Rc};
 
 use super::{
     cpu::Cpus,
@@ -10,10 +10,11 @@ use super::{
     round::{Round, Side, Worker},
     tunnel::Tunnel,
     udp::{Bytes, Receiving, Sending, Stream},
+    udp_port,
 };
 use crate::{
     error::Result,
-    lab::{Lab, Shape},
+    lab::{Lab, Shape, frames::Ends},
 };
 
 /// The feature that hands UDP super-packets to the device as they are.
@@ -60,6 +61,9 @@ pub fn experiment() -> Result<Experiment> {
             "veth segments nothing: with the feature on, a super-packet crosses whole, and the \
              receiving stack cuts it up unless the socket takes it whole",
             "sending over veth includes the receiving side's work up to the socket",
+            "our driver segments in user space and sends through AF_XDP in copy mode: the kernel \
+             makes a packet object of each segment, and the receiver verifies its checksum, as it \
+             does not for what comes from the same machine's stack",
             "no virtual device has GSO_PARTIAL; through the tunnel, a super-packet is cut up in \
              front of the device, or crosses whole",
         ]
@@ -79,7 +83,7 @@ impl Path {
     fn plain(&self, published: &Published) -> Case {
         let Published { size, software, offload } = *published;
         let ends = [self.lab.a().ipv4(), self.lab.b().ipv4()].map(IpAddr::V4);
-        let variant = |title, sending, receiving, on, [rate, cost]: [Option<f64>; 2]| {
+        let variant = |title, by, receiving, on, [rate, cost]: [Option<f64>; 2]| {
             let features = vec![(SEGMENTATION, on)];
             let trial = UdpTrial {
                 lab: self.lab.clone(),
@@ -87,22 +91,25 @@ impl Path {
                 ends,
                 size,
                 features,
-                sending,
+                by,
                 receiving,
                 _tunnel: None,
             };
             Variant::new(title, trial).published(rate, cost)
         };
-        use {Receiving::*, Sending::*};
+        use By::{Driver, Socket};
+        use Receiving::{Many, Merged};
+        let none = [None; 2];
         Case::new(
             format!("{size} bytes"),
             Measure::Bytes,
             vec![
-                variant("plain send", One, Receiving::Many, true, [None; 2]),
-                variant("sendmmsg", Sending::Many, Receiving::Many, true, [None; 2]),
-                variant("GSO, software", Segmented, Receiving::Many, false, software),
-                variant("GSO, offload", Segmented, Receiving::Many, true, offload),
-                variant("offload + GRO", Segmented, Merged, true, [None; 2]),
+                variant("plain send", Socket(Sending::One), Many, true, none),
+                variant("sendmmsg", Socket(Sending::Many), Many, true, none),
+                variant("GSO, software", Socket(Sending::Segmented), Many, false, software),
+                variant("GSO, offload", Socket(Sending::Segmented), Many, true, offload),
+                variant("offload + GRO", Socket(Sending::Segmented), Merged, true, none),
+                variant("our driver", Driver, Many, true, none),
             ],
         )
     }
@@ -116,7 +123,7 @@ impl Path {
                 ends: Tunnel::ADDRESSES.map(IpAddr::V4),
                 size: TUNNELLED,
                 features: vec![(SEGMENTATION, on), (TUNNEL_SEGMENTATION, on)],
-                sending,
+                by: By::Socket(sending),
                 receiving: Receiving::Many,
                 _tunnel: Some(tunnel.clone()),
             };
@@ -134,6 +141,15 @@ impl Path {
     }
 }
 
+/// Who sends.
+#[derive(Clone, Copy)]
+enum By {
+    /// The kernel.
+    Socket(Sending),
+    /// Our driver, which segments in front of its rings.
+    Driver,
+}
+
 struct UdpTrial {
     lab: Rc<Lab>,
     cpus: Cpus,
@@ -142,7 +158,7 @@ struct UdpTrial {
     /// Payload of a datagram, in bytes.
     size: usize,
     features: Vec<(&'static str, bool)>,
-    sending: Sending,
+    by: By,
     receiving: Receiving,
     _tunnel: Option<Rc<Tunnel>>,
 }
@@ -155,14 +171,21 @@ impl Trial for UdpTrial {
 
     fn round(&mut self, round: &Round<'_>) -> Result<Sample> {
         let [source, target] = self.ends;
-        let stream = Stream::open((self.lab.a(), source), (self.lab.b(), target))?;
+        let (from, to) = (self.lab.a(), self.lab.b());
+        let stream = Stream::open((from, source), (to, target))?;
+        let ports = stream.ports()?;
+        let ends = Ends { ports, ..Ends::between(from, to) };
         let bytes = Bytes::default();
+        let Self { by, receiving, size, .. } = *self;
         let workers = vec![
-            Worker::new(Side::Sender, self.cpus.sender, |over| {
-                stream.send(self.sending, self.size, over, &bytes)
+            Worker::new(Side::Sender, self.cpus.sender, |over| match by {
+                By::Socket(sending) => stream.send(sending, size, over, &bytes),
+                By::Driver => {
+                    udp_port::send(from, &ends, size, over, &bytes.sent).map_err(io::Error::other)
+                }
             }),
             Worker::new(Side::Receiver, self.cpus.receiver, |over| {
-                stream.receive(self.receiving, self.size, over, &bytes)
+                stream.receive(receiving, size, over, &bytes)
             }),
         ];
         let read = || Ok([bytes.sent.get(), bytes.received.get()]);
