@@ -48,11 +48,10 @@ pub fn count<B: Buffers>(ctx: &XdpContext) -> u32 {
     if info.flags != Flags::NONE {
         count_flags(ctx, counters, &info, len);
     }
-    let metadata = Metadata { verdict, headers: info, queue: queue as u16 };
-    if !leave_metadata(ctx, metadata) {
+    if !leave_metadata(ctx, Metadata { verdict, headers: info, queue: queue as u16 }) {
         counters.no_metadata += 1;
     }
-    if maps::is_steering() && steer::redirect(ctx, metadata) == XDP_REDIRECT {
+    if maps::is_steering() && steer::redirect(ctx) == XDP_REDIRECT {
         counters.redirected += 1;
         return XDP_REDIRECT;
     }

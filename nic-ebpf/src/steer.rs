@@ -16,8 +16,8 @@ use nic_common::{
 
 use crate::{
     maps,
-    packet::{Direct, Loaded},
-    walk::opaque,
+    packet::{Buffers, Direct, Fragmented, Loaded},
+    walk::{Walkable, opaque},
 };
 
 /// The farthest that a transport header lies in a frame, all bits set. The verifier follows pointers
@@ -26,41 +26,51 @@ const FARTHEST: u32 = 0x3fff;
 
 /// `XDP_REDIRECT` if the frame goes to a socket, else `XDP_PASS`: also if the user who asked for it
 /// is gone.
+///
+/// It gets no headers, so that nobody has to keep them: those in front of the frame are as good.
 #[inline(always)]
-pub fn redirect(ctx: &XdpContext, metadata: Metadata) -> u32 {
-    let [first, second] = metadata.to_words();
-    nic_rx_steer(ctx.as_ptr().cast(), first, second) as u32
+pub fn redirect(ctx: &XdpContext) -> u32 {
+    nic_rx_steer(ctx.as_ptr().cast()) as u32
 }
 
-/// The headers are those of [`Metadata::to_words`].
 #[unsafe(no_mangle)]
 #[inline(never)]
-extern "C" fn nic_rx_steer(ctx: *mut xdp_md, first: u64, second: u64) -> u64 {
+extern "C" fn nic_rx_steer(ctx: *mut xdp_md) -> u64 {
     let ctx = XdpContext::new(ctx.cast());
     let pass = u64::from(XDP_PASS);
-    let Some(Metadata { mut headers, .. }) = Metadata::from_words([first, second]) else {
+    let queue = ctx.rx_queue_index();
+    let Some(rules) = maps::NIC_STEER.get(queue) else { return pass };
+    if !rules.take(&flow(&ctx, headers(&ctx))) {
         return pass;
-    };
+    }
+    let (Ok(action) | Err(action)) = maps::NIC_XSKS.redirect(queue, pass);
+    action.into()
+}
+
+/// The headers as they lie in front of the frame, or walked again where there was no room for them.
+#[inline(always)]
+fn headers(ctx: &XdpContext) -> HeaderInfo {
+    let start = ctx.metadata();
+    if start + Metadata::SIZE <= ctx.metadata_end() {
+        // SAFETY: the bounds were just checked, and the verifier checks that.
+        let words = unsafe { *(start as *const [u64; 2]) };
+        if let Some(Metadata { headers, .. }) = Metadata::from_words(words) {
+            return headers;
+        }
+    }
+    ctx.ctx.headers(Fragmented::frame_len(ctx))
+}
+
+#[inline(always)]
+fn flow(ctx: &XdpContext, mut headers: HeaderInfo) -> Flow {
     if headers.l4_offset > FARTHEST {
         headers.flags = Flags::UNPARSED;
     }
     // The compiler would leave out what it knows, and the verifier does not know it.
     headers.l4_offset = opaque(headers.l4_offset) & FARTHEST;
-    let queue = ctx.rx_queue_index();
-    let Some(rules) = maps::NIC_STEER.get(queue) else { return pass };
-    if !rules.take(&flow(&ctx, &headers)) {
-        return pass;
-    }
-    match maps::NIC_XSKS.redirect(queue, pass) {
-        Ok(action) | Err(action) => action.into(),
-    }
-}
-
-#[inline(always)]
-fn flow(ctx: &XdpContext, headers: &HeaderInfo) -> Flow {
     // Whatever the length, each read checks where the bytes end.
     let direct = Direct::xdp(ctx, u32::MAX);
-    Flow::of(&direct, headers)
-        .or_else(|| Flow::of(&Loaded { ctx: ctx.ctx, len: u32::MAX }, headers))
+    Flow::of(&direct, &headers)
+        .or_else(|| Flow::of(&Loaded { ctx: ctx.ctx, len: u32::MAX }, &headers))
         .unwrap_or(Flow::UNKNOWN)
 }
