@@ -32,13 +32,15 @@ use aya_ebpf::{
 /// XDP for devices whose frames fit into one buffer.
 #[xdp]
 pub fn nic_rx(ctx: XdpContext) -> u32 {
-    rx::count::<packet::Linear>(&ctx)
+    rx::count::<packet::Linear>(&ctx);
+    steer::redirect(&ctx)
 }
 
 /// XDP for devices that may spread a frame over several buffers.
 #[xdp(frags)]
 pub fn nic_rx_frags(ctx: XdpContext) -> u32 {
-    rx::count::<packet::Fragmented>(&ctx)
+    rx::count::<packet::Fragmented>(&ctx);
+    steer::redirect(&ctx)
 }
 
 /// Forwarding of whole frames.

@@ -1,12 +1,8 @@
-//! XDP: walk the headers, decide, count, leave the verdict in front of the frame; give it to the
-//! rings of a user who asked for it.
+//! XDP: walk the headers, decide, count, leave the verdict in front of the frame.
 
 use aya_ebpf::{
     EbpfContext,
-    bindings::{
-        xdp_action::{XDP_PASS, XDP_REDIRECT},
-        xdp_md,
-    },
+    bindings::xdp_md,
     helpers::generated::{bpf_ktime_get_ns, bpf_xdp_adjust_meta},
     programs::XdpContext,
 };
@@ -20,18 +16,17 @@ use nic_common::{
 use crate::{
     maps,
     packet::{Buffers, Direct},
-    steer,
     walk::Walkable,
 };
 
 /// At most one malformed frame per queue and CPU is logged in this time.
 const LOG_INTERVAL_NS: u64 = 100_000_000;
 
-/// Counts one frame; where it goes: to the stack, or to the rings of a user.
+/// Counts one frame.
 #[inline(always)]
-pub fn count<B: Buffers>(ctx: &XdpContext) -> u32 {
+pub fn count<B: Buffers>(ctx: &XdpContext) {
     let queue = ctx.rx_queue_index();
-    let Some(counters) = maps::NIC_RX.get_ptr_mut(queue) else { return XDP_PASS };
+    let Some(counters) = maps::NIC_RX.get_ptr_mut(queue) else { return };
     // SAFETY: the slot belongs to this CPU, and XDP programs of one CPU do not interrupt each other.
     let counters = unsafe { &mut *counters };
     let len = B::frame_len(ctx);
@@ -51,11 +46,6 @@ pub fn count<B: Buffers>(ctx: &XdpContext) -> u32 {
     if !leave_metadata(ctx, Metadata { verdict, headers: info, queue: queue as u16 }) {
         counters.no_metadata += 1;
     }
-    if maps::is_steering() && steer::redirect(ctx) == XDP_REDIRECT {
-        counters.redirected += 1;
-        return XDP_REDIRECT;
-    }
-    XDP_PASS
 }
 
 #[inline(always)]

@@ -5,7 +5,10 @@
 
 use aya_ebpf::{
     EbpfContext,
-    bindings::{xdp_action::XDP_PASS, xdp_md},
+    bindings::{
+        xdp_action::{XDP_PASS, XDP_REDIRECT},
+        xdp_md,
+    },
     programs::XdpContext,
 };
 use nic_common::{
@@ -27,10 +30,10 @@ const FARTHEST: u32 = 0x3fff;
 /// `XDP_REDIRECT` if the frame goes to a socket, else `XDP_PASS`: also if the user who asked for it
 /// is gone.
 ///
-/// It gets no headers, so that nobody has to keep them: those in front of the frame are as good.
+/// It gets nothing that the program knows by now, so that nothing has to be kept for it.
 #[inline(always)]
 pub fn redirect(ctx: &XdpContext) -> u32 {
-    nic_rx_steer(ctx.as_ptr().cast()) as u32
+    if maps::is_steering() { nic_rx_steer(ctx.as_ptr().cast()) as u32 } else { XDP_PASS }
 }
 
 #[unsafe(no_mangle)]
@@ -44,6 +47,13 @@ extern "C" fn nic_rx_steer(ctx: *mut xdp_md) -> u64 {
         return pass;
     }
     let (Ok(action) | Err(action)) = maps::NIC_XSKS.redirect(queue, pass);
+    if action == XDP_REDIRECT
+        && let Some(counters) = maps::NIC_RX.get_ptr_mut(queue)
+    {
+        // SAFETY: the slot belongs to this CPU, and XDP programs of one CPU do not interrupt each
+        // other.
+        unsafe { (*counters).redirected += 1 };
+    }
     action.into()
 }
 

@@ -168,6 +168,9 @@ fn programs(machine: &Machine) -> Vec<Found> {
             "nic_rx_frags" => Found::warning(format!("{name}: {error}"))
                 .blocks("large MTUs and split headers with XDP")
                 .fix("Linux 5.18 or later"),
+            name if name.starts_with("nic_forward") => {
+                Found::warning(format!("{name}: {error}")).blocks("nicctl forward --in-kernel")
+            }
             _ => Found::problem(format!("{name}: {error}"))
                 .blocks("attach")
                 .fix("see what the kernel says about BPF: `bpftool feature probe`"),

@@ -9,7 +9,11 @@ use aya::{
 };
 use nic_common::counters::ForwardCounters;
 
-use super::{lock::Lock, object::Object, pinned, privilege, sys};
+use super::{
+    lock::Lock,
+    object::{FORWARD_FRAMES, FORWARD_PACKETS, Object},
+    pinned, privilege, sys,
+};
 use crate::{
     error::{Error, Kind, Result},
     netlink::link::{Links, XdpMode},
@@ -53,7 +57,7 @@ impl ForwardPrograms {
             let mut ports: DevMapHash<&mut MapData> = map.try_into()?;
             ways.into_iter().try_for_each(|(key, to)| ports.insert(key, to, None, 0))
         })?;
-        let program = object.forward(if route { "nic_forward_l3" } else { "nic_forward_l2" })?;
+        let program = object.forward(if route { FORWARD_PACKETS } else { FORWARD_FRAMES })?;
         let end = |nic: &Nic, program: &mut Xdp| -> Result<End> {
             let mode = attach(program, nic)?;
             Ok(End { name: nic.name().to_owned(), ifindex: nic.ifindex(), mode })

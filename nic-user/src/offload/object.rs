@@ -23,6 +23,10 @@ static OBJECT: &[u8] = include_bytes_aligned!("nicctl.bpf.o");
 
 /// TC ingress program.
 pub const INGRESS: &str = "nic_ingress";
+/// XDP program that forwards frames.
+pub const FORWARD_FRAMES: &str = "nic_forward_l2";
+/// XDP program that routes IP packets.
+pub const FORWARD_PACKETS: &str = "nic_forward_l3";
 /// TC egress program.
 pub const EGRESS: &str = "nic_egress";
 

@@ -38,6 +38,11 @@ impl Programs {
         fd(build.program(), self.object.xdp(build)?.fd())
     }
 
+    /// A program that forwards.
+    pub fn forward(&mut self, name: &'static str) -> Result<BorrowedFd<'_>> {
+        fd(name, self.object.forward(name)?.fd())
+    }
+
     /// The program of TC ingress.
     pub fn ingress(&mut self) -> Result<BorrowedFd<'_>> {
         fd(INGRESS, self.object.classifier(INGRESS)?.fd())

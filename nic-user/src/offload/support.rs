@@ -3,7 +3,7 @@
 use aya::programs::{ProgramError, SchedClassifier, TcAttachType};
 
 use super::{
-    object::{Build, EGRESS, INGRESS},
+    object::{Build, EGRESS, FORWARD_FRAMES, FORWARD_PACKETS, INGRESS},
     programs::Programs,
 };
 use crate::error::Error;
@@ -19,6 +19,9 @@ pub fn trial() -> Vec<(&'static str, Result<(), String>)> {
     };
     let mut trials: Vec<_> =
         builds.map(|build| (build.program(), programs.xdp(build).map(drop).map_err(words))).into();
+    for name in [FORWARD_FRAMES, FORWARD_PACKETS] {
+        trials.push((name, programs.forward(name).map(drop).map_err(words)));
+    }
     trials.push((INGRESS, programs.ingress().map(drop).map_err(words)));
     trials.push((EGRESS, programs.egress().map(drop).map_err(words)));
     trials

@@ -20,6 +20,7 @@ mod pass;
 mod peers;
 mod r8152;
 mod reported;
+mod rings;
 mod show;
 mod split_headers;
 mod stacked;
@@ -59,6 +60,7 @@ type Test = fn(&Guest) -> Outcome;
 const OF_TRAFFIC: &[(&str, Test)] = &[
     ("native_counts_are_the_kernels", card::native_counts_are_the_kernels),
     ("generic_counts_are_the_kernels", card::generic_counts_are_the_kernels),
+    ("a_port_gets_what_it_asked_for", rings::a_port_gets_what_it_asked_for),
     ("upgrade_under_traffic_loses_nothing", card::upgrade_under_traffic_loses_nothing),
 ];
 
