@@ -18,10 +18,12 @@ use crate::error::{Error, Result};
 use crate::netlink;
 use crate::netlink::link::{LinkInfo, LinkStats, Links};
 use crate::netlink::link_edit::{MaxSize, VethEnd};
-use crate::nic::namespace::{NetNs, named_namespaces};
+use crate::nic::namespace::{NetNs, named_namespaces, named_path};
 
 /// What every namespace of a lab is called first.
 const PREFIX: &str = "nic-";
+/// Part of the names of those for interfaces that are lent.
+const LENT: &str = "lent";
 
 /// Limit of any single wait.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -44,17 +46,19 @@ impl Default for Shape {
     }
 }
 
-/// Two hosts joined by a cable; gone, with all that is in them, when dropped.
+/// Two hosts joined by a cable; gone, with all that is in them, when dropped, unless the cable is
+/// [lent](Lab::around).
 #[derive(Debug)]
 pub struct Lab {
     a: Host,
     b: Host,
+    is_lent: bool,
 }
 
 /// One end of a lab.
 pub struct Host {
     netns: OwnedNetNs,
-    interface: &'static str,
+    interface: String,
     ifindex: u32,
     mac: [u8; 6],
     ipv4: Ipv4Addr,
@@ -64,13 +68,13 @@ pub struct Host {
 impl Lab {
     /// Makes a lab and brings its interfaces up.
     pub fn new(shape: Shape) -> Result<Self> {
-        Self::with(|a, b| a.netns.run(|| join(shape, &b.netns))?)
+        Self::with(["nic-a", "nic-b"], |a, b| a.netns.run(|| join(shape, &b.netns))?)
     }
 
     /// Makes a lab of two network cards that a cable joins already, and brings them up. Its end
     /// gives them back to the first process's namespace.
     pub fn of_cards(cards: [u32; 2]) -> Result<Self> {
-        Self::with(|a, b| {
+        Self::with(["nic-a", "nic-b"], |a, b| {
             let [first, second] = cards;
             let moved = Links::open().and_then(|mut links| {
                 links.move_as(first, a.netns.as_fd(), "nic-a")?;
@@ -80,12 +84,41 @@ impl Lab {
         })
     }
 
-    fn with(join: impl FnOnce(&OwnedNetNs, &OwnedNetNs) -> Result<()>) -> Result<Self> {
+    /// Makes a lab around two interfaces of the present namespace that stay somebody else's, and
+    /// brings them up. They keep their names. `record` is told in what namespaces they will be,
+    /// before anything happens to them: whoever made the lab must take them out of there, and then
+    /// remove the namespaces by [`remove_lent`], also if this fails. Nothing else does.
+    pub fn around(
+        interfaces: [&LinkInfo; 2],
+        record: impl FnOnce([&str; 2]) -> Result<()>,
+    ) -> Result<Self> {
         let directory = DirectoryLock::acquire()?;
-        let (a, b) = create_namespaces(&directory)?;
+        let (a, b) = create_namespaces(&format!("-{LENT}"), &directory)?;
+        drop(directory);
+        record([&a.name, &b.name])?;
+        let (a, b) = (a.keep(), b.keep());
+        let [first, second] = interfaces;
+        let moved = Links::open().and_then(|mut links| {
+            links.move_to(first.ifindex, a.netns.as_fd())?;
+            links.move_to(second.ifindex, b.netns.as_fd())
+        });
+        moved.map_err(|error| error.while_doing("move interfaces into a lab"))?;
+        Self::of_ends((a, &first.name), (b, &second.name), true)
+    }
+
+    fn with(
+        [first, second]: [&str; 2],
+        join: impl FnOnce(&OwnedNetNs, &OwnedNetNs) -> Result<()>,
+    ) -> Result<Self> {
+        let directory = DirectoryLock::acquire()?;
+        let (a, b) = create_namespaces("", &directory)?;
         drop(directory);
         join(&a, &b)?;
-        let lab = Self { a: Host::new(a, "nic-a", 1)?, b: Host::new(b, "nic-b", 2)? };
+        Self::of_ends((a, first), (b, second), false)
+    }
+
+    fn of_ends(a: (OwnedNetNs, &str), b: (OwnedNetNs, &str), is_lent: bool) -> Result<Self> {
+        let lab = Self { a: Host::new(a.0, a.1, 1)?, b: Host::new(b.0, b.1, 2)?, is_lent };
         lab.both(Host::bring_up)?;
         lab.both(Host::wait_until_running)?;
         Ok(lab)
@@ -108,11 +141,13 @@ impl Lab {
 
     /// Removes what labs of killed processes left behind; returns how many namespaces that was.
     pub fn sweep() -> Result<usize> {
-        let names: Vec<_> = named_namespaces().into_iter().filter(|name| is_lab(name)).collect();
-        if names.is_empty() {
-            return Ok(0);
-        }
-        Ok(netns::sweep(&names, &DirectoryLock::acquire()?))
+        sweep(is_lab, |_| true)
+    }
+
+    /// Removes namespaces for [lent](Self::around) interfaces that killed processes left behind,
+    /// unless something is `recorded` of them: then there may be interfaces in them.
+    pub fn sweep_lent(recorded: impl Fn(&str) -> bool) -> Result<usize> {
+        sweep(is_lent, |name| !recorded(name))
     }
 
     fn both(&self, work: impl Fn(&Host) -> Result<()>) -> Result<()> {
@@ -123,6 +158,9 @@ impl Lab {
 
 impl Drop for Lab {
     fn drop(&mut self) {
+        if self.is_lent {
+            return;
+        }
         // The kernel dismantles a namespace some time after its last user is gone. Deleting the
         // pair first makes sure that the programs on it are detached when this returns.
         let ifindex = self.a.ifindex;
@@ -131,12 +169,12 @@ impl Drop for Lab {
 }
 
 impl Host {
-    fn new(netns: OwnedNetNs, interface: &'static str, number: u8) -> Result<Self> {
+    fn new(netns: OwnedNetNs, interface: &str, number: u8) -> Result<Self> {
         let find = || Links::open().and_then(|mut links| links.by_name(interface));
         let link = netns.netns.run(find)?.map_err(|error| error.while_doing("make a lab"))?;
         Ok(Self {
             netns,
-            interface,
+            interface: interface.to_owned(),
             ifindex: link.ifindex,
             mac: link.mac.unwrap_or_default(),
             ipv4: Ipv4Addr::new(192, 0, 2, number),
@@ -162,8 +200,8 @@ impl Host {
     }
 
     /// Its interface's name.
-    pub const fn interface(&self) -> &'static str {
-        self.interface
+    pub fn interface(&self) -> &str {
+        &self.interface
     }
 
     /// Its interface's index.
@@ -222,7 +260,7 @@ impl Host {
         let deadline = Instant::now() + PATIENCE;
         while !self.link()?.running {
             if Instant::now() > deadline {
-                let (interface, seconds) = (self.interface, PATIENCE.as_secs());
+                let (interface, seconds) = (&self.interface, PATIENCE.as_secs());
                 return Err(Error::failed(format!(
                     "make a lab: {interface} is still without carrier after {seconds} s"
                 )));
@@ -260,12 +298,12 @@ fn join(shape: Shape, peer: &NetNs) -> Result<()> {
 
 /// Makes two namespaces whose names are free: those of a process that had our number before us
 /// may not be.
-fn create_namespaces(directory: &DirectoryLock) -> Result<(OwnedNetNs, OwnedNetNs)> {
+fn create_namespaces(purpose: &str, directory: &DirectoryLock) -> Result<(OwnedNetNs, OwnedNetNs)> {
     const ATTEMPTS: usize = 1000;
     static NEXT: AtomicU32 = AtomicU32::new(0);
     for _ in 0..ATTEMPTS {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = |end| format!("{PREFIX}{}-{number}-{end}", process::id());
+        let name = |end| format!("{PREFIX}{}-{number}{purpose}-{end}", process::id());
         if let Some(a) = OwnedNetNs::create(name('a'), directory)?
             && let Some(b) = OwnedNetNs::create(name('b'), directory)?
         {
@@ -275,11 +313,37 @@ fn create_namespaces(directory: &DirectoryLock) -> Result<(OwnedNetNs, OwnedNetN
     Err(Error::failed("make a lab: all names of network namespaces are taken"))
 }
 
-/// Whether a namespace of this name can only have been made by [`create_namespaces`].
+/// Removes a namespace that was made for a lent interface, if it is there; by force.
+pub fn remove_lent(name: &str) {
+    netns::remove(&named_path(name));
+}
+
+fn sweep(is_ours: impl Fn(&str) -> bool, may: impl Fn(&str) -> bool) -> Result<usize> {
+    let names: Vec<_> = named_namespaces().into_iter().filter(|name| is_ours(name)).collect();
+    if names.is_empty() {
+        return Ok(0);
+    }
+    Ok(netns::sweep(&names, may, &DirectoryLock::acquire()?))
+}
+
+/// Whether a namespace of this name can only have been made by [`create_namespaces`], and has
+/// nothing in it that is somebody else's.
 fn is_lab(name: &str) -> bool {
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    let parts: Vec<_> = name.strip_prefix(PREFIX).unwrap_or_default().split('-').collect();
-    matches!(parts[..], [pid, number, "a" | "b"] if is_number(pid) && is_number(number))
+    matches!(parts(name)[..], [pid, number, "a" | "b"] if is_number(pid) && is_number(number))
+}
+
+/// Whether a namespace of this name can only have been made for a lent interface.
+fn is_lent(name: &str) -> bool {
+    let parts = parts(name);
+    matches!(parts[..], [pid, number, LENT, "a" | "b"] if is_number(pid) && is_number(number))
+}
+
+fn parts(name: &str) -> Vec<&str> {
+    name.strip_prefix(PREFIX).unwrap_or_default().split('-').collect()
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 #[cfg(test)]
@@ -291,8 +355,18 @@ mod tests {
         for name in ["nic-12-0-a", "nic-4194304-17-b"] {
             assert!(is_lab(name));
         }
-        for name in ["", "nic-", "nic-a", "nic-1-2-c", "nic-x-2-a", "nic-1-2-a-b", "blue-1-2-a"] {
+        for name in [
+            "",
+            "nic-",
+            "nic-a",
+            "nic-1-2-c",
+            "nic-x-2-a",
+            "nic-1-2-a-b",
+            "nic-1-2-lent-a",
+            "blue-1-2-a",
+        ] {
             assert!(!is_lab(name), "{name}");
+            assert_eq!(is_lent(name), name == "nic-1-2-lent-a", "{name}");
         }
     }
 }

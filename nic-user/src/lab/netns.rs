@@ -19,6 +19,8 @@ pub(super) struct OwnedNetNs {
     pub(super) netns: NetNs,
     pub(super) name: String,
     _in_use: Flock<File>,
+    /// Whether its name stays when this is dropped.
+    is_kept: bool,
 }
 
 impl OwnedNetNs {
@@ -39,13 +41,21 @@ impl OwnedNetNs {
             }
         };
         let netns = NetNs::named(&name)?;
-        Ok(Some(Self { netns, name, _in_use: in_use }))
+        Ok(Some(Self { netns, name, _in_use: in_use, is_kept: false }))
+    }
+
+    /// Leaves it to somebody else to remove it.
+    pub(super) fn keep(mut self) -> Self {
+        self.is_kept = true;
+        self
     }
 }
 
 impl Drop for OwnedNetNs {
     fn drop(&mut self) {
-        remove(&named_path(&self.name));
+        if !self.is_kept {
+            remove(&named_path(&self.name));
+        }
     }
 }
 
@@ -66,15 +76,21 @@ impl DirectoryLock {
     }
 }
 
-/// Removes those of the namespaces called `names` that no process uses; returns how many.
-pub(super) fn sweep(names: &[String], _directory: &DirectoryLock) -> usize {
+/// Removes those of the namespaces called `names` that no process uses and that `may` go; returns
+/// how many. Who made one says nothing new of it once `may` is asked.
+pub(super) fn sweep(
+    names: &[String],
+    may: impl Fn(&str) -> bool,
+    _directory: &DirectoryLock,
+) -> usize {
     let in_use = |path: &Path| {
         File::open(path)
             .is_ok_and(|file| Flock::lock(file, FlockArg::LockExclusiveNonblock).is_err())
     };
     let mut removed = 0;
-    for path in names.iter().map(|name| named_path(name)) {
-        if !in_use(&path) {
+    for name in names {
+        let path = named_path(name);
+        if !in_use(&path) && may(name) {
             remove(&path);
             removed += 1;
         }
@@ -113,7 +129,7 @@ fn mount_new_namespace(path: &Path) -> io::Result<Flock<File>> {
 }
 
 /// Best effort: a name that is already gone is as good as removed.
-fn remove(path: &Path) {
+pub(super) fn remove(path: &Path) {
     let _ = umount2(path, MntFlags::MNT_DETACH);
     let _ = fs::remove_file(path);
 }

@@ -1,6 +1,8 @@
-//! The clsact qdisc, where TC programs are attached on kernels without TCX (linux/pkt_sched.h).
+//! Queueing disciplines (linux/pkt_sched.h); above all clsact, where TC programs are attached on
+//! kernels without TCX.
 
 use super::Result;
+use super::attribute::Attributes;
 use super::request::Request;
 use super::socket::Socket;
 
@@ -10,6 +12,8 @@ const HANDLE: u32 = 0xffff_0000;
 /// Where filters of ingress and of egress hang.
 const PARENTS: [u32; 2] = [0xffff_fff2, 0xffff_fff3];
 const TCA_KIND: u16 = 1;
+/// Fixed header of a queueing discipline, `struct tcmsg`.
+const TCMSG_LEN: usize = 20;
 
 /// Access to the clsact qdiscs of the network namespace in which it was opened.
 pub struct Clsact {
@@ -55,9 +59,30 @@ impl Clsact {
     }
 }
 
+/// The kinds of all queueing disciplines of an interface.
+pub fn kinds(ifindex: u32) -> Result<Vec<String>> {
+    let request = tcmsg(ifindex, 0, 0);
+    let reply = Socket::open(libc::NETLINK_ROUTE)?.dump(libc::RTM_GETQDISC, request.as_bytes())?;
+    let mut kinds = Vec::new();
+    for message in &reply.messages {
+        // The kernel lists those of every interface.
+        if message.get(4..8) != Some(ifindex.to_ne_bytes().as_slice()) {
+            continue;
+        }
+        for attribute in Attributes::new(message.get(TCMSG_LEN..).unwrap_or_default()) {
+            let attribute = attribute?;
+            if attribute.kind == TCA_KIND {
+                let name = attribute.value.strip_suffix(&[0]).unwrap_or(attribute.value);
+                kinds.push(String::from_utf8_lossy(name).into_owned());
+            }
+        }
+    }
+    Ok(kinds)
+}
+
 /// A request with `struct tcmsg`.
 fn tcmsg(ifindex: u32, handle: u32, parent: u32) -> Request {
-    let mut header = [0; 20];
+    let mut header = [0; TCMSG_LEN];
     header[4..8].copy_from_slice(&ifindex.to_ne_bytes());
     header[8..12].copy_from_slice(&handle.to_ne_bytes());
     header[12..16].copy_from_slice(&parent.to_ne_bytes());

@@ -3,6 +3,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use serde::{Deserialize, Serialize};
+
 use super::attribute::{Attribute, Attributes};
 use super::request::Request;
 use super::socket::Socket;
@@ -11,6 +13,7 @@ use super::{Error, Result};
 const RTA_DST: u16 = 1;
 const RTA_OIF: u16 = 4;
 const RTA_GATEWAY: u16 = 5;
+const RTA_MULTIPATH: u16 = 9;
 const RTA_VIA: u16 = 18;
 const NDA_DST: u16 = 1;
 const NDA_LLADDR: u16 = 2;
@@ -99,6 +102,93 @@ impl Routes {
         addresses.dedup();
         Ok(addresses)
     }
+}
+
+/// An address of an interface, with everything that the kernel says of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Address(Vec<u8>);
+
+impl Address {
+    /// The address itself.
+    pub fn ip(&self) -> Option<IpAddr> {
+        decode_addresses(&self.0).ok()?.first().copied()
+    }
+}
+
+impl Routes {
+    /// The addresses of an interface.
+    pub fn addresses_of(&mut self, ifindex: u32) -> Result<Vec<Address>> {
+        const INDEX_AT: usize = 4;
+        let reply = self.socket.dump(libc::RTM_GETADDR, &[0; IFADDRMSG_LEN])?;
+        let is_its = |message: &Vec<u8>| {
+            message.get(INDEX_AT..IFADDRMSG_LEN) == Some(ifindex.to_ne_bytes().as_slice())
+        };
+        Ok(reply.messages.into_iter().filter(is_its).map(Address).collect())
+    }
+
+    /// Gives an interface an address that was read before, as `ip address restore` does.
+    pub fn add_address(&mut self, ifindex: u32, address: &Address) -> Result<()> {
+        let (header, attributes) = split::<IFADDRMSG_LEN>(&address.0, "address")?;
+        let [family, prefix_len, flags, scope, ..] = *header;
+        let [i0, i1, i2, i3] = ifindex.to_ne_bytes();
+        let request = Request::with_header(&[family, prefix_len, flags, scope, i0, i1, i2, i3]);
+        let flags = libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
+        self.socket.request(libc::RTM_NEWADDR, flags, request.raw(attributes).as_bytes())?;
+        Ok(())
+    }
+
+    /// How many routes lead out of an interface that the kernel has not made by itself, and
+    /// whether one of them is for everything.
+    pub fn made_routes(&mut self, ifindex: u32) -> Result<MadeRoutes> {
+        let reply = self.socket.dump(libc::RTM_GETROUTE, &[0; RTMSG_LEN])?;
+        let mut made = MadeRoutes::default();
+        for message in &reply.messages {
+            let (header, attributes) = split::<RTMSG_LEN>(message, "route")?;
+            let [_, dst_len, _, _, _, protocol, ..] = *header;
+            if protocol == libc::RTPROT_KERNEL || !leads_out_of(ifindex, attributes)? {
+                continue;
+            }
+            made.routes += 1;
+            made.has_default |= dst_len == 0;
+        }
+        Ok(made)
+    }
+}
+
+/// Routes that somebody made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MadeRoutes {
+    /// How many.
+    pub routes: usize,
+    /// Whether one of them is for everything.
+    pub has_default: bool,
+}
+
+/// Whether one of a route's ways is an interface.
+fn leads_out_of(ifindex: u32, attributes: &[u8]) -> Result<bool> {
+    for attribute in Attributes::new(attributes) {
+        let attribute = attribute?;
+        let leads = match attribute.kind {
+            RTA_OIF => attribute.u32()? == ifindex,
+            RTA_MULTIPATH => next_hops(attribute.value).any(|next_hop| next_hop == ifindex),
+            _ => false,
+        };
+        if leads {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The interfaces of `struct rtnexthop`, one after the other.
+fn next_hops(mut bytes: &[u8]) -> impl Iterator<Item = u32> {
+    std::iter::from_fn(move || {
+        let (header, _) = bytes.split_first_chunk::<8>()?;
+        let [l0, l1, _, _, i0, i1, i2, i3] = *header;
+        let len = usize::from(u16::from_ne_bytes([l0, l1])).next_multiple_of(4).max(header.len());
+        bytes = bytes.get(len..).unwrap_or_default();
+        Some(u32::from_ne_bytes([i0, i1, i2, i3]))
+    })
 }
 
 const UNKNOWN: Neighbour = Neighbour { mac: None, confirmed: false };
@@ -244,6 +334,14 @@ mod tests {
             let _ = decode_route(&message, FAR);
             let _ = decode_neighbour(&message);
             let _ = decode_addresses(&message);
+            let _ = leads_out_of(3, &message);
+        }
+
+        #[test]
+        fn every_way_of_a_route_counts(ways: Vec<u32>) {
+            let hop = |way: &u32| [&[8, 0, 0, 0][..], &way.to_ne_bytes()].concat();
+            let hops: Vec<u8> = ways.iter().flat_map(hop).collect();
+            prop_assert_eq!(next_hops(&hops).collect::<Vec<_>>(), ways);
         }
     }
 }

@@ -29,6 +29,12 @@ impl NetNs {
         Self::open(Path::new("/proc/thread-self/ns/net"), "this network namespace".to_owned())
     }
 
+    /// The namespace of the first process, where the kernel puts network cards whose namespace
+    /// ends.
+    pub fn first() -> Result<Self> {
+        Self::open(Path::new("/proc/1/ns/net"), "the first network namespace".to_owned())
+    }
+
     /// The namespace that `ip netns` calls `name`.
     pub fn named(name: &str) -> Result<Self> {
         if name.is_empty() || name.contains(['/', '\0']) || matches!(name, "." | "..") {
