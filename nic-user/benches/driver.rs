@@ -2,9 +2,8 @@
 //! processor generates and receives, another one runs the program. Then datagrams as super-packets
 //! beside the same frames one by one.
 //!
-//! `--gso` measures super-packets alone; `--bounce` shows what the bounce path does for a consumer
-//! that holds its packets; `--soak SECONDS` runs everything at once and checks that no frame is ever
-//! lost.
+//! `--bounce` shows what the bounce path does for a consumer that holds its packets; `--soak
+//! SECONDS` runs everything at once and checks that no frame is ever lost.
 
 mod measure;
 mod xsk;
@@ -46,10 +45,7 @@ fn main() -> Result<()> {
         let seconds = arguments.get(at + 1).and_then(|seconds| seconds.parse().ok());
         return soak(seconds.ok_or("--soak takes a number of seconds")?);
     }
-    if has("--bounce") {
-        return bounce();
-    }
-    if has("--gso") { super_packets() } else { compare() }
+    if has("--bounce") { bounce() } else { compare() }
 }
 
 fn soak(seconds: u64) -> Result<()> {
@@ -119,12 +115,6 @@ fn compare() -> Result<()> {
     }
     table.write(&mut std::io::stdout(), Style::Plain)?;
     println!();
-    compare_super_packets(&mut floors)?;
-    Ok(floors.result()?)
-}
-
-fn super_packets() -> Result<()> {
-    let mut floors = Floors::default();
     compare_super_packets(&mut floors)?;
     Ok(floors.result()?)
 }

@@ -11,6 +11,7 @@ use std::{
 
 use nic_user::bench::{
     self, Settings,
+    round::Counting,
     runner::{Plan, Progress},
     stop::Stop,
 };
@@ -167,7 +168,8 @@ impl Progress for NoProgress {
 fn held_packets_are_received_whatever_is_copied() {
     needs_root!();
     let stop = Stop::default();
-    let plan = Plan { rounds: 1, window: Duration::from_millis(10), stop: &stop };
+    let window = Duration::from_millis(10);
+    let plan = Plan { rounds: 1, window, stop: &stop, counting: Counting::Pinned };
     let copybreak = bench::ALL.iter().find(|named| named.name == "copybreak").unwrap();
     let document = bench::run(&[*copybreak], &Settings::default(), &plan, &mut NoProgress).unwrap();
     let cases = &document.experiments[0].cases;

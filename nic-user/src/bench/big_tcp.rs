@@ -22,6 +22,8 @@ const LEGACY: u32 = 65_536;
 const DISCUSSED: u32 = 185_000;
 /// The largest packet that this kernel allows (`GSO_MAX_SIZE`).
 const LARGEST: u32 = 524_280;
+const ALL: [u32; 3] = [LEGACY, DISCUSSED, LARGEST];
+const TWO: [u32; 2] = [LEGACY, DISCUSSED];
 
 /// Bytes of a question that just does not fit into one packet of the old size.
 const QUESTION: usize = 70_000;
@@ -35,38 +37,56 @@ const PUBLISHED: Published = Published { rate: Some(1.27), cost: Some(0.70) };
 const SEGMENTATION: [&str; 2] = ["tx-tcp-segmentation", "tx-tcp6-segmentation"];
 const GRO: &str = "rx-gro";
 
-/// Sets the experiment up.
+/// Sets the experiment up in labs of its own.
 ///
 /// # Errors
 ///
 /// There can be no lab here.
-pub fn experiment() -> Result<Experiment> {
+pub fn in_lab() -> Result<Experiment> {
     let cpus = Cpus::together()?;
     let whole = Rc::new(Cable::whole()?);
     let jumbo = Rc::new(Cable::segmented(9000)?);
-    let case = |cable: &Rc<Cable>, ip, traffic, sizes: &[u32]| {
-        let title = format!("{}, {}{}", traffic_name(traffic), ip_name(ip), cable.title);
-        case(title, cable, ip, traffic, sizes, cpus)
-    };
-    let all = [LEGACY, DISCUSSED, LARGEST];
-    let two = [LEGACY, DISCUSSED];
     let mut cases = Vec::new();
     for traffic in [Traffic::Transactions(QUESTION), Traffic::Bulk] {
         for ip in [IpVersion::V6, IpVersion::V4] {
-            cases.push(case(&whole, ip, traffic, &all));
+            cases.push(case(&whole, ip, traffic, &ALL, cpus));
         }
-        cases.push(case(&jumbo, IpVersion::V6, traffic, &two));
+        cases.push(case(&jumbo, IpVersion::V6, traffic, &TWO, cpus));
     }
-    cases.push(case(&whole, IpVersion::V6, Traffic::Transactions(FITTING_QUESTION), &two));
-    Ok(Experiment {
+    cases.push(case(&whole, IpVersion::V6, Traffic::Transactions(FITTING_QUESTION), &TWO, cpus));
+    let note = "veth segments nothing: super-packets cross whole, as they reach a device with TSO; \
+                with segmentation they are cut up in front of it and put together behind it";
+    Ok(experiment(&format!("veth; {cpus}"), note, cases))
+}
+
+/// Sets the experiment up in a lab around two interfaces.
+///
+/// # Errors
+///
+/// This process may use no processor.
+pub fn over_cards(lab: &Rc<Lab>) -> Result<Experiment> {
+    let cpus = Cpus::together()?;
+    let cable = Rc::new(Cable::of(lab.clone(), "")?);
+    let case = |ip, traffic| case(&cable, ip, traffic, &ALL, cpus);
+    let cases = [Traffic::Transactions(QUESTION), Traffic::Bulk]
+        .into_iter()
+        .flat_map(|traffic| [IpVersion::V6, IpVersion::V4].map(|ip| case(ip, traffic)))
+        .chain([case(IpVersion::V6, Traffic::Transactions(FITTING_QUESTION))])
+        .collect();
+    let ends = [lab.a(), lab.b()].map(Host::interface).join(" to ");
+    let note = "CPU: of all processors of this machine, which is both ends";
+    Ok(experiment(&format!("{ends}; {cpus}"), note, cases))
+}
+
+fn experiment(place: &str, note: &str, cases: Vec<Case>) -> Experiment {
+    Experiment {
         name: "big-tcp",
         title: "BIG TCP: packets of more than 64 KB",
         source: "mlx4: support BIG TCP packets (2022), ConnectX-3",
-        place: format!("veth; {cpus}"),
+        place: place.to_owned(),
         notes: [
             "both ends share one processor: with the ends apart, two processors hide what is saved",
-            "veth segments nothing: super-packets cross whole, as they reach a device with TSO; \
-             with segmentation they are cut up in front of it and put together behind it",
+            note,
             "average packet: as TC egress of the asking host sees it; asking and answering CPU: of \
              each side's thread, for one transaction",
             "questions of 64000 bytes fit into one packet of the old size: nothing is to be gained",
@@ -74,7 +94,7 @@ pub fn experiment() -> Result<Experiment> {
         .map(str::to_owned)
         .into(),
         cases,
-    })
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -99,14 +119,8 @@ const fn ip_name(ip: IpVersion) -> &'static str {
     }
 }
 
-fn case(
-    title: String,
-    cable: &Rc<Cable>,
-    ip: IpVersion,
-    traffic: Traffic,
-    sizes: &[u32],
-    cpus: Cpus,
-) -> Case {
+fn case(cable: &Rc<Cable>, ip: IpVersion, traffic: Traffic, sizes: &[u32], cpus: Cpus) -> Case {
+    let title = format!("{}, {}{}", traffic_name(traffic), ip_name(ip), cable.title);
     let variant = |&max_size: &u32| {
         let trial = TcpTrial { cable: cable.clone(), ip, traffic, max_size, cpus };
         let variant = Variant::new(size_name(max_size), trial);
@@ -136,7 +150,7 @@ const fn size_name(max_size: u32) -> &'static str {
 
 /// Two hosts, and how super-packets get from one to the other.
 struct Cable {
-    lab: Lab,
+    lab: Rc<Lab>,
     title: &'static str,
     /// At the host that asks; none where the kernel has no TCX.
     counters: Option<TcCounters>,
@@ -145,7 +159,7 @@ struct Cable {
 impl Cable {
     /// Super-packets cross whole.
     fn whole() -> Result<Self> {
-        Self::of(Lab::new(Shape::default())?, "")
+        Self::of(Rc::new(Lab::new(Shape::default())?), "")
     }
 
     /// Super-packets are cut up in front of the cable, and put together behind it.
@@ -155,12 +169,13 @@ impl Cable {
             let [v4, v6] = SEGMENTATION;
             features::set(host, host.ifindex(), &[(v4, false), (v6, false), (GRO, true)])?;
         }
-        Self::of(lab, ", segmented at MTU 9000")
+        Self::of(Rc::new(lab), ", segmented at MTU 9000")
     }
 
-    fn of(lab: Lab, title: &'static str) -> Result<Self> {
+    fn of(lab: Rc<Lab>, title: &'static str) -> Result<Self> {
         let host = lab.a();
-        let queues = Shape::default().queues;
+        let link = host.link()?;
+        let queues = link.rx_queues.max(link.tx_queues);
         let counters = host.run(|| TcCounters::attach(host.interface(), queues).ok())?;
         Ok(Self { lab, title, counters })
     }
@@ -201,12 +216,12 @@ impl Trial for TcpTrial {
         let (traffic, connection, done) = (self.traffic, &connection, &done);
         let workers = vec![
             Worker::new(Side::Sender, self.cpus.sender, move |over| match traffic {
-                Traffic::Transactions(size) => connection.ask(size, over, done),
-                Traffic::Bulk => connection.send(over),
+                Traffic::Transactions(size) => connection.from.ask(size, over, done),
+                Traffic::Bulk => connection.from.send(over),
             }),
             Worker::new(Side::Receiver, self.cpus.receiver, move |_| match traffic {
-                Traffic::Transactions(size) => connection.answer(size),
-                Traffic::Bulk => connection.receive(done),
+                Traffic::Transactions(size) => connection.to.answer(size),
+                Traffic::Bulk => connection.to.receive(done),
             }),
         ];
         let window = round.measure(workers, || Ok((done.get(), self.cable.sent()?)))?;

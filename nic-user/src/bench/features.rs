@@ -22,3 +22,14 @@ pub fn set(host: &Host, ifindex: u32, wanted: &[(&str, bool)]) -> Result<()> {
         None => Ok(()),
     }
 }
+
+/// Whether the interface of a host has a feature, on or not, and obeys.
+///
+/// # Errors
+///
+/// Its features can not be read.
+pub fn can_be_set(host: &Host, name: &str) -> Result<bool> {
+    let read = || Ethtool::open().and_then(|mut ethtool| ethtool.features(host.ifindex()));
+    let features = host.run(read)?.map_err(|error| error.while_doing("read features"))?;
+    Ok(features.get(name).is_some_and(|feature| !feature.is_fixed()))
+}

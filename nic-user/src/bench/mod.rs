@@ -10,6 +10,7 @@
 //! over, however it ends: each wait is one that a [`stop::Stop`] cuts short.
 
 mod bpf;
+pub mod cards;
 pub mod compare;
 pub mod cpu;
 pub mod experiment;
@@ -17,6 +18,7 @@ mod features;
 pub mod html;
 pub mod machine;
 pub mod model;
+pub mod peer;
 pub mod round;
 pub mod runner;
 mod sockets;
@@ -26,7 +28,6 @@ mod tcp;
 pub mod text;
 mod tunnel;
 mod udp;
-mod udp_port;
 
 mod big_tcp;
 pub mod copybreak;
@@ -36,6 +37,7 @@ mod udp_gso;
 
 use std::{
     fmt,
+    rc::Rc,
     time::{Instant, SystemTime},
 };
 
@@ -44,20 +46,61 @@ use cpu::CpuTimes;
 use experiment::Experiment;
 use machine::Machine;
 use model::Document;
+use peer::Peer;
 use runner::{Plan, Progress};
 
 use crate::{
-    error::Result,
+    error::{Error, Result},
     lab::Lab,
     report::{json::Version, time::rfc3339},
 };
+
+/// Sets an experiment up with something.
+type SetUp<T> = fn(&T) -> Result<Experiment>;
 
 /// An experiment by its name.
 #[derive(Clone, Copy)]
 pub struct Named {
     /// Its name on the command line.
     pub name: &'static str,
-    set_up: fn(&Settings) -> Result<Experiment>,
+    in_lab: SetUp<Settings>,
+    /// `None` where it takes labs of a certain make.
+    over_cards: Option<SetUp<Rc<Lab>>>,
+    /// `None` where one machine must have both sides in hand.
+    to_peer: Option<SetUp<Rc<Peer>>>,
+}
+
+impl Named {
+    /// Whether it can run there.
+    pub const fn is_possible(&self, place: &Place) -> bool {
+        match place {
+            Place::Lab => true,
+            Place::Cards(_) => self.over_cards.is_some(),
+            Place::Peer(_) => self.to_peer.is_some(),
+        }
+    }
+
+    fn set_up(&self, settings: &Settings) -> Result<Experiment> {
+        let experiment = match &settings.place {
+            Place::Lab => Some((self.in_lab)(settings)),
+            Place::Cards(lab) => self.over_cards.map(|set_up| set_up(lab)),
+            Place::Peer(peer) => self.to_peer.map(|set_up| set_up(peer)),
+        };
+        let experiment = experiment.unwrap_or_else(|| Err(Error::usage("it needs a lab")));
+        experiment.map_err(|error| error.while_doing(self.name))
+    }
+}
+
+/// Where experiments run.
+#[derive(Clone, Debug, Default)]
+pub enum Place {
+    /// In labs of their own.
+    #[default]
+    Lab,
+    /// In a lab around interfaces of this machine.
+    Cards(Rc<Lab>),
+    /// With another machine.
+    Peer(Rc<Peer>),
 }
 
 impl fmt::Debug for Named {
@@ -71,15 +114,32 @@ impl fmt::Debug for Named {
 pub struct Settings {
     /// Sizes of packets, for those that can have any.
     pub sizes: Option<Sizes>,
+    /// Where they run.
+    pub place: Place,
 }
 
 /// Every experiment, in the order of a report.
 pub const ALL: &[Named] = &[
-    Named { name: "headers", set_up: |_| headers::experiment() },
-    Named { name: "udp-gso", set_up: |_| udp_gso::experiment() },
-    Named { name: "big-tcp", set_up: |_| big_tcp::experiment() },
-    Named { name: "rx-build", set_up: |_| rx_build::experiment() },
-    Named { name: "copybreak", set_up: copybreak::experiment },
+    Named { name: "headers", in_lab: |_| headers::experiment(), over_cards: None, to_peer: None },
+    Named {
+        name: "udp-gso",
+        in_lab: |_| udp_gso::in_lab(),
+        over_cards: Some(udp_gso::over_cards),
+        to_peer: Some(peer::udp_gso),
+    },
+    Named {
+        name: "big-tcp",
+        in_lab: |_| big_tcp::in_lab(),
+        over_cards: Some(big_tcp::over_cards),
+        to_peer: Some(peer::big_tcp),
+    },
+    Named {
+        name: "rx-build",
+        in_lab: |_| rx_build::in_lab(),
+        over_cards: Some(rx_build::over_cards),
+        to_peer: None,
+    },
+    Named { name: "copybreak", in_lab: copybreak::experiment, over_cards: None, to_peer: None },
 ];
 
 /// Runs experiments, one after the other.
@@ -101,8 +161,7 @@ pub fn run(
         .iter()
         .map(|experiment| {
             plan.stop.check()?;
-            let set_up = (experiment.set_up)(settings);
-            runner::run(set_up.map_err(|error| error.while_doing(experiment.name))?, plan, progress)
+            runner::run(experiment.set_up(settings)?, plan, progress)
         })
         .collect::<Result<_>>()?;
     let seconds = start.elapsed().as_secs_f64();

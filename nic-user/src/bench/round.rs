@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::{
-    cpu::{self, CpuTimes, ThreadClock},
+    cpu::{self, CpuTime, CpuTimes, ThreadClock},
     stop::Stop,
 };
 use crate::error::{Error, Result};
@@ -28,6 +28,29 @@ pub struct Round<'s> {
     pub window: Duration,
     /// Cuts it short.
     pub stop: &'s Stop,
+    /// Whose CPU time counts.
+    pub counting: Counting,
+}
+
+/// Which processors' time is what a round took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Counting {
+    /// Those of its threads: everything that it causes is done there.
+    #[default]
+    Pinned,
+    /// All of them: a network card interrupts whichever it likes.
+    All,
+}
+
+impl Counting {
+    /// What they did so far.
+    fn read(self, pinned: &[usize]) -> Result<CpuTime> {
+        let times = CpuTimes::read()?;
+        Ok(match self {
+            Self::Pinned => times.of(pinned),
+            Self::All => times.all(),
+        })
+    }
 }
 
 /// Which side of an experiment a thread belongs to.
@@ -68,6 +91,11 @@ impl Over {
     pub fn is_over(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
+
+    /// Now it is.
+    pub fn end(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Something that a thread counts while others look.
@@ -93,9 +121,9 @@ pub struct CpuUse {
     pub sender: f64,
     /// Of the receiver's threads.
     pub receiver: f64,
-    /// Of interrupts and softirqs on the processors of both.
+    /// Of interrupts and softirqs on the processors that count.
     pub softirq: f64,
-    /// Of everything on the processors of both.
+    /// Of everything on the processors that count.
     pub busy: f64,
 }
 
@@ -149,13 +177,17 @@ impl Round<'_> {
             drop(started);
             let window = receive_all(&starting, threads.len())
                 .and_then(|clocks| self.watch(&cpus, &clocks, read));
-            over.0.store(true, Ordering::Relaxed);
+            over.end();
             for thread in threads {
                 let ended = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
                 ended.map_err(|error| Error::io("measure", &error))?;
             }
             window
         })
+    }
+
+    fn clocks(&self, cpus: &[usize], clocks: &[(Side, ThreadClock)]) -> Result<Clocks> {
+        Clocks::read(self.counting.read(cpus)?, clocks)
     }
 
     fn watch<T>(
@@ -166,9 +198,9 @@ impl Round<'_> {
     ) -> Result<Window<T>> {
         self.stop.wait(self.window.mul_f64(SETTLING))?;
         let start = Instant::now();
-        let (cpu_before, before) = (Clocks::read(cpus, clocks)?, read()?);
+        let (cpu_before, before) = (self.clocks(cpus, clocks)?, read()?);
         self.stop.wait(self.window)?;
-        let (cpu_after, after) = (Clocks::read(cpus, clocks)?, read()?);
+        let (cpu_after, after) = (self.clocks(cpus, clocks)?, read()?);
         let seconds = start.elapsed().as_secs_f64();
         Ok(Window { seconds, before, after, cpu: cpu_after.since(&cpu_before) })
     }
@@ -179,7 +211,7 @@ struct EndOnDrop<'o>(&'o Over);
 
 impl Drop for EndOnDrop<'_> {
     fn drop(&mut self) {
-        self.0.0.store(true, Ordering::Relaxed);
+        self.0.end();
     }
 }
 
@@ -199,22 +231,18 @@ fn receive_all(
 struct Clocks {
     sender: f64,
     receiver: f64,
-    cpus: cpu::CpuTime,
+    cpus: CpuTime,
 }
 
 impl Clocks {
-    fn read(cpus: &[usize], clocks: &[(Side, ThreadClock)]) -> Result<Self> {
+    fn read(cpus: CpuTime, clocks: &[(Side, ThreadClock)]) -> Result<Self> {
         let sum = |side| -> Result<f64> {
             let of_side = clocks.iter().filter(|(of, _)| *of == side);
             let times = of_side.map(|(_, clock)| clock.read().map(|time| time.as_secs_f64()));
             let sum: io::Result<f64> = times.sum();
             sum.map_err(|error| Error::io("read the CPU time of a thread that ended", &error))
         };
-        Ok(Self {
-            sender: sum(Side::Sender)?,
-            receiver: sum(Side::Receiver)?,
-            cpus: CpuTimes::read()?.of(cpus),
-        })
+        Ok(Self { sender: sum(Side::Sender)?, receiver: sum(Side::Receiver)?, cpus })
     }
 
     fn since(&self, before: &Self) -> CpuUse {
@@ -233,7 +261,7 @@ mod tests {
     use super::*;
 
     fn round(stop: &Stop) -> Round<'_> {
-        Round { window: Duration::from_millis(20), stop }
+        Round { window: Duration::from_millis(20), stop, counting: Counting::Pinned }
     }
 
     #[test]
@@ -273,7 +301,7 @@ mod tests {
             Ok(())
         };
         let workers = vec![Worker::new(Side::Receiver, cpu::allowed().unwrap()[0], idle)];
-        let round = Round { window: Duration::from_secs(3600), stop: &stop };
+        let round = Round { window: Duration::from_secs(3600), ..round(&stop) };
         assert!(round.measure(workers, || Ok(())).is_err());
     }
 }

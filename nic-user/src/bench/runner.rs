@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{
     experiment::{Case, Experiment, Sample, Variant},
     model,
-    round::Round,
+    round::{Counting, Round},
     statistics::{Ratio, Spread},
     stop::Stop,
 };
@@ -25,6 +25,14 @@ pub struct Plan<'s> {
     pub window: Duration,
     /// Ends all of it.
     pub stop: &'s Stop,
+    /// Whose CPU time counts.
+    pub counting: Counting,
+}
+
+impl Plan<'_> {
+    fn round(&self, window: Duration) -> Round<'_> {
+        Round { window, stop: self.stop, counting: self.counting }
+    }
 }
 
 /// Who is told how far an experiment is.
@@ -51,12 +59,12 @@ pub fn run(
     let mut cases: Vec<Running> = cases.into_iter().map(Running::new).collect();
     let variants: usize = cases.iter().map(|case| case.variants.len()).sum();
     progress.begin(name, (u64::from(plan.rounds) + 1) * variants as u64);
-    let warm_up = Round { window: plan.window.mul_f64(WARM_UP), stop: plan.stop };
+    let warm_up = plan.round(plan.window.mul_f64(WARM_UP));
     for case in &mut cases {
         case.round(&warm_up, progress)?;
         case.forget();
     }
-    let round = Round { window: plan.window, stop: plan.stop };
+    let round = plan.round(plan.window);
     for _ in 0..plan.rounds {
         for case in &mut cases {
             case.round(&round, progress)?;
@@ -196,9 +204,11 @@ fn measured(
     })
 }
 
-/// Figures of the first round's names, with those of all rounds.
+/// Figures of all rounds, by the names that the fullest of them has: in one that came to nothing,
+/// some are missing.
 fn figures(samples: &[Sample]) -> Vec<model::Figure> {
-    let Some(first) = samples.first() else { return Vec::new() };
+    let fullest = samples.iter().max_by_key(|sample| sample.figures.len());
+    let Some(fullest) = fullest else { return Vec::new() };
     let of_all = |name: &str| {
         let all = samples.iter().flat_map(|sample| &sample.figures);
         Spread::of(all.filter(|figure| figure.name == name).map(|figure| figure.value).collect())
@@ -210,7 +220,7 @@ fn figures(samples: &[Sample]) -> Vec<model::Figure> {
             value: of_all(figure.name)?,
         })
     };
-    first.figures.iter().filter_map(figure).collect()
+    fullest.figures.iter().filter_map(figure).collect()
 }
 
 #[cfg(test)]
@@ -255,7 +265,7 @@ mod tests {
 
     fn run_with(variants: Vec<Variant>, stop: &Stop) -> Result<model::Experiment> {
         let case = Case::new("case".into(), Measure::Packets, variants);
-        let plan = Plan { rounds: 5, window: Duration::ZERO, stop };
+        let plan = Plan { rounds: 5, window: Duration::ZERO, stop, counting: Counting::Pinned };
         run(experiment(vec![case]), &plan, &mut Silent)
     }
 

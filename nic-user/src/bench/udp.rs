@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, ErrorKind},
-    net::{IpAddr, UdpSocket},
+    net::{IpAddr, SocketAddr, UdpSocket},
     os::fd::{AsRawFd, RawFd},
     time::Duration,
 };
@@ -24,7 +24,7 @@ const RECEIVE_BUFFER: usize = 8 << 20;
 /// The largest datagram, and so the largest super-packet, in bytes.
 const MAX_DATAGRAM: usize = 65_507;
 /// Segments of a super-packet that every kernel takes (`UDP_MAX_SEGMENTS`; since 6.9 it is 128).
-pub const MAX_SEGMENTS: usize = 64;
+const MAX_SEGMENTS: usize = 64;
 
 /// How datagrams are handed to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,8 +48,10 @@ pub enum Receiving {
 
 /// A connected pair of sockets.
 pub struct Stream {
-    sender: UdpSocket,
-    receiver: UdpSocket,
+    /// Where datagrams come from.
+    pub sender: Sender,
+    /// Where they go to.
+    pub receiver: Receiver,
 }
 
 /// Bytes of payload so far.
@@ -65,63 +67,98 @@ impl Stream {
     /// From one host's address to another's.
     pub fn open((from, source): (&Host, IpAddr), (to, target): (&Host, IpAddr)) -> Result<Self> {
         let fail = |error: io::Error| Error::io("open UDP sockets", &error);
-        let receiver = to.run(|| UdpSocket::bind((target, 0)))?.map_err(fail)?;
-        receiver.set_read_timeout(Some(GLANCE)).map_err(fail)?;
-        setsockopt(&receiver, sockopt::RcvBufForce, &RECEIVE_BUFFER)
-            .map_err(|error| fail(error.into()))?;
-        let target = receiver.local_addr().map_err(fail)?;
-        let sender = from.run(|| UdpSocket::bind((source, 0)))?.map_err(fail)?;
-        sender.connect(target).map_err(fail)?;
-        sender.set_write_timeout(Some(GLANCE)).map_err(fail)?;
+        let receiver = to.run(|| Receiver::bind(target))?.map_err(fail)?;
+        let sender = from.run(|| Sender::bind(source))?.map_err(fail)?;
+        sender.connect(receiver.address().map_err(fail)?).map_err(fail)?;
         Ok(Self { sender, receiver })
     }
+}
 
-    /// Ports of sender and receiver.
-    pub fn ports(&self) -> Result<[u16; 2]> {
-        let port = |socket: &UdpSocket| socket.local_addr().map(|address| address.port());
-        let ports = port(&self.sender).and_then(|from| Ok([from, port(&self.receiver)?]));
-        ports.map_err(|error| Error::io("read the ports of UDP sockets", &error))
+/// A socket that sends.
+pub struct Sender(UdpSocket);
+
+impl Sender {
+    /// At an address of this host.
+    pub fn bind(source: IpAddr) -> io::Result<Self> {
+        let socket = UdpSocket::bind((source, 0))?;
+        socket.set_write_timeout(Some(GLANCE))?;
+        Ok(Self(socket))
     }
 
-    /// Sends datagrams of `size` bytes until the round is over.
-    pub fn send(&self, how: Sending, size: usize, over: &Over, bytes: &Bytes) -> io::Result<()> {
+    /// Says where datagrams go.
+    pub fn connect(&self, target: SocketAddr) -> io::Result<()> {
+        self.0.connect(target)
+    }
+
+    /// Where they come from.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.0.local_addr()
+    }
+
+    /// Sends datagrams of `size` bytes until the round is over, and counts what the kernel took.
+    pub fn send(&self, how: Sending, size: usize, over: &Over, bytes: &Count) -> io::Result<()> {
         match how {
             Sending::One => self.send_blocks(size, over, bytes),
             Sending::Many => {
                 let mut batch = Batch::new(size);
-                until(over, &bytes.sent, || batch.send(self.sender.as_raw_fd()))
+                until(over, bytes, || batch.send(self.0.as_raw_fd()))
             }
             Sending::Segmented => {
                 let segment = i32::try_from(size).map_err(io::Error::other)?;
-                setsockopt(&self.sender, sockopt::UdpGsoSegment, &segment)?;
+                setsockopt(&self.0, sockopt::UdpGsoSegment, &segment)?;
                 let segments = (MAX_DATAGRAM / size.max(1)).min(MAX_SEGMENTS);
                 self.send_blocks(size * segments, over, bytes)
             }
         }
     }
 
-    fn send_blocks(&self, len: usize, over: &Over, bytes: &Bytes) -> io::Result<()> {
+    fn send_blocks(&self, len: usize, over: &Over, bytes: &Count) -> io::Result<()> {
         let block = vec![0xa5; len];
-        until(over, &bytes.sent, || self.sender.send(&block))
+        until(over, bytes, || self.0.send(&block))
+    }
+}
+
+/// A socket that receives.
+pub struct Receiver(UdpSocket);
+
+impl Receiver {
+    /// At an address of this host.
+    pub fn bind(target: IpAddr) -> io::Result<Self> {
+        let socket = UdpSocket::bind((target, 0))?;
+        socket.set_read_timeout(Some(GLANCE))?;
+        // Without the privilege the limit of the system holds (net.core.rmem_max).
+        setsockopt(&socket, sockopt::RcvBufForce, &RECEIVE_BUFFER)
+            .or_else(|_| setsockopt(&socket, sockopt::RcvBuf, &RECEIVE_BUFFER))?;
+        Ok(Self(socket))
     }
 
-    /// Takes datagrams of `size` bytes until the round is over.
+    /// Takes datagrams from nobody else.
+    pub fn connect(&self, source: SocketAddr) -> io::Result<()> {
+        self.0.connect(source)
+    }
+
+    /// Where datagrams are to be sent.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.0.local_addr()
+    }
+
+    /// Takes datagrams of `size` bytes until the round is over, and counts what came.
     pub fn receive(
         &self,
         how: Receiving,
         size: usize,
         over: &Over,
-        bytes: &Bytes,
+        bytes: &Count,
     ) -> io::Result<()> {
         match how {
             Receiving::Many => {
                 let mut batch = Batch::new(size);
-                until(over, &bytes.received, || batch.receive(self.receiver.as_raw_fd()))
+                until(over, bytes, || batch.receive(self.0.as_raw_fd()))
             }
             Receiving::Merged => {
-                setsockopt(&self.receiver, sockopt::UdpGroSegment, &true)?;
+                setsockopt(&self.0, sockopt::UdpGroSegment, &true)?;
                 let mut block = vec![0; MAX_DATAGRAM];
-                until(over, &bytes.received, || self.receiver.recv(&mut block))
+                until(over, bytes, || self.0.recv(&mut block))
             }
         }
     }
@@ -139,6 +176,8 @@ fn until(
             Ok(bytes) => count.add(bytes as u64),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {}
+            // Somebody says that a datagram before could not be delivered.
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
             Err(error) => return Err(error),
         }
     }

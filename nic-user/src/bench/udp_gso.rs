@@ -1,6 +1,6 @@
 //! `udp-gso`: one stream of datagrams, segmented by the caller, the stack, or the device.
 
-use std::{io, net::IpAddr, rc::Rc};
+use std::{net::IpAddr, rc::Rc};
 
 use super::{
     cpu::Cpus,
@@ -10,17 +10,19 @@ use super::{
     round::{Round, Side, Worker},
     tunnel::Tunnel,
     udp::{Bytes, Receiving, Sending, Stream},
-    udp_port,
 };
 use crate::{
     error::Result,
-    lab::{Lab, Shape, frames::Ends},
+    lab::{Host, Lab, Shape},
 };
 
 /// The feature that hands UDP super-packets to the device as they are.
 const SEGMENTATION: &str = "tx-udp-segmentation";
 /// The feature that it needs inside a UDP tunnel.
 const TUNNEL_SEGMENTATION: &str = "tx-udp_tnl-segmentation";
+/// The feature with which a device segments what it only half understands: the kernel prepares the
+/// outer headers for it (GSO_PARTIAL).
+const PARTIAL: &str = "tx-gso-partial";
 
 /// What the discussion saw with datagrams of one size, as ratios to plain sending.
 struct Published {
@@ -39,38 +41,34 @@ const PUBLISHED: [Published; 3] = [
 /// Payload that fits into a tunnel, in bytes.
 const TUNNELLED: usize = 1400;
 
-/// Sets the experiment up.
+/// Sets the experiment up in a lab of its own.
 ///
 /// # Errors
 ///
 /// There can be no lab here.
-pub fn experiment() -> Result<Experiment> {
-    let lab = Rc::new(Lab::new(Shape::default())?);
-    let cpus = Cpus::apart()?;
-    let path = Path { lab, cpus };
-    let mut cases: Vec<Case> = PUBLISHED.iter().map(|published| path.plain(published)).collect();
-    cases.push(path.tunnelled()?);
-    Ok(Experiment {
-        name: "udp-gso",
-        title: "UDP GSO: one stream, from the sender to the receiving socket",
-        source: "net/mlx5e: Add UDP GSO support (2018), ConnectX-4 Lx, 40 Gbit/s",
-        place: format!("veth; {cpus}"),
-        notes: [
-            "rates are of payload that the receiver has taken from its socket; what it has no time \
-             for is lost, which the sender does not notice",
+pub fn in_lab() -> Result<Experiment> {
+    let path = Path { lab: Rc::new(Lab::new(Shape::default())?), cpus: Cpus::apart()? };
+    path.experiment(
+        "veth",
+        [
             "veth segments nothing: with the feature on, a super-packet crosses whole, and the \
              receiving stack cuts it up unless the socket takes it whole",
             "sending over veth includes the receiving side's work up to the socket",
-            "our driver segments in user space and sends through AF_XDP in copy mode: the kernel \
-             makes a packet object of each segment, and the receiver verifies its checksum, as it \
-             does not for what comes from the same machine's stack",
             "no virtual device has GSO_PARTIAL; through the tunnel, a super-packet is cut up in \
              front of the device, or crosses whole",
-        ]
-        .map(str::to_owned)
-        .into(),
-        cases,
-    })
+        ],
+    )
+}
+
+/// Sets the experiment up in a lab around two interfaces.
+///
+/// # Errors
+///
+/// There can be no tunnel between them.
+pub fn over_cards(lab: &Rc<Lab>) -> Result<Experiment> {
+    let path = Path { lab: lab.clone(), cpus: Cpus::apart()? };
+    let ends = [lab.a(), lab.b()].map(Host::interface).join(" to ");
+    path.experiment(&ends, ["CPU: of all processors of this machine, which is both ends"])
 }
 
 /// Where datagrams go.
@@ -80,74 +78,90 @@ struct Path {
 }
 
 impl Path {
+    fn experiment(
+        &self,
+        devices: &str,
+        notes: impl IntoIterator<Item = &'static str>,
+    ) -> Result<Experiment> {
+        let mut cases: Vec<Case> =
+            PUBLISHED.iter().map(|published| self.plain(published)).collect();
+        cases.push(self.tunnelled()?);
+        let first = "rates are of payload that the receiver has taken from its socket; what it has \
+                     no time for is lost, which the sender does not notice";
+        Ok(Experiment {
+            name: "udp-gso",
+            title: "UDP GSO: one stream, from the sender to the receiving socket",
+            source: "net/mlx5e: Add UDP GSO support (2018), ConnectX-4 Lx, 40 Gbit/s",
+            place: format!("{devices}; {}", self.cpus),
+            notes: [first].into_iter().chain(notes).map(str::to_owned).collect(),
+            cases,
+        })
+    }
+
     fn plain(&self, published: &Published) -> Case {
         let Published { size, software, offload } = *published;
         let ends = [self.lab.a().ipv4(), self.lab.b().ipv4()].map(IpAddr::V4);
-        let variant = |title, by, receiving, on, [rate, cost]: [Option<f64>; 2]| {
-            let features = vec![(SEGMENTATION, on)];
-            let trial = UdpTrial {
-                lab: self.lab.clone(),
-                cpus: self.cpus,
-                ends,
-                size,
-                features,
-                by,
-                receiving,
-                _tunnel: None,
+        let variant =
+            |title, sending, receiving, on: Option<bool>, [rate, cost]: [Option<f64>; 2]| {
+                let features = on.map(|on| (SEGMENTATION, on)).into_iter().collect();
+                let trial = UdpTrial {
+                    lab: self.lab.clone(),
+                    cpus: self.cpus,
+                    ends,
+                    size,
+                    features,
+                    sending,
+                    receiving,
+                    _tunnel: None,
+                };
+                Variant::new(title, trial).published(rate, cost)
             };
-            Variant::new(title, trial).published(rate, cost)
-        };
-        use By::{Driver, Socket};
-        use Receiving::{Many, Merged};
-        let none = [None; 2];
+        use {Receiving::*, Sending::*};
         Case::new(
             format!("{size} bytes"),
             Measure::Bytes,
             vec![
-                variant("plain send", Socket(Sending::One), Many, true, none),
-                variant("sendmmsg", Socket(Sending::Many), Many, true, none),
-                variant("GSO, software", Socket(Sending::Segmented), Many, false, software),
-                variant("GSO, offload", Socket(Sending::Segmented), Many, true, offload),
-                variant("offload + GRO", Socket(Sending::Segmented), Merged, true, none),
-                variant("our driver", Driver, Many, true, none),
+                variant("plain send", One, Receiving::Many, None, [None; 2]),
+                variant("sendmmsg", Sending::Many, Receiving::Many, None, [None; 2]),
+                variant("GSO, software", Segmented, Receiving::Many, Some(false), software),
+                variant("GSO, offload", Segmented, Receiving::Many, Some(true), offload),
+                variant("offload + GRO", Segmented, Merged, Some(true), [None; 2]),
             ],
         )
     }
 
     fn tunnelled(&self) -> Result<Case> {
         let tunnel = Rc::new(Tunnel::new(&self.lab)?);
-        let variant = |title, sending, on| {
+        let variant = |title, sending, features: &[_]| {
             let trial = UdpTrial {
                 lab: self.lab.clone(),
                 cpus: self.cpus,
                 ends: Tunnel::ADDRESSES.map(IpAddr::V4),
                 size: TUNNELLED,
-                features: vec![(SEGMENTATION, on), (TUNNEL_SEGMENTATION, on)],
-                by: By::Socket(sending),
+                features: features.to_vec(),
+                sending,
                 receiving: Receiving::Many,
                 _tunnel: Some(tunnel.clone()),
             };
             Variant::new(title, trial)
         };
+        let [off, on] = [false, true].map(|on| [(SEGMENTATION, on), (TUNNEL_SEGMENTATION, on)]);
+        let offload = if features::can_be_set(self.lab.a(), PARTIAL)? {
+            // Otherwise the kernel turns off what the device can only do that way.
+            variant("GSO, partial", Sending::Segmented, &[&on[..], &[(PARTIAL, true)]].concat())
+        } else {
+            variant("GSO, offload", Sending::Segmented, &on)
+        };
         Ok(Case::new(
             format!("{TUNNELLED} bytes through VXLAN"),
             Measure::Bytes,
             vec![
-                variant("plain send", Sending::One, true),
-                variant("GSO, software", Sending::Segmented, false),
-                variant("GSO, offload", Sending::Segmented, true),
+                variant("plain send", Sending::One, &[]),
+                variant("GSO, software", Sending::Segmented, &off),
+                offload,
             ],
         ))
     }
-}
-
-/// Who sends.
-#[derive(Clone, Copy)]
-enum By {
-    /// The kernel.
-    Socket(Sending),
-    /// Our driver, which segments in front of its rings.
-    Driver,
 }
 
 struct UdpTrial {
@@ -158,7 +172,7 @@ struct UdpTrial {
     /// Payload of a datagram, in bytes.
     size: usize,
     features: Vec<(&'static str, bool)>,
-    by: By,
+    sending: Sending,
     receiving: Receiving,
     _tunnel: Option<Rc<Tunnel>>,
 }
@@ -171,21 +185,14 @@ impl Trial for UdpTrial {
 
     fn round(&mut self, round: &Round<'_>) -> Result<Sample> {
         let [source, target] = self.ends;
-        let (from, to) = (self.lab.a(), self.lab.b());
-        let stream = Stream::open((from, source), (to, target))?;
-        let ports = stream.ports()?;
-        let ends = Ends { ports, ..Ends::between(from, to) };
+        let stream = Stream::open((self.lab.a(), source), (self.lab.b(), target))?;
         let bytes = Bytes::default();
-        let Self { by, receiving, size, .. } = *self;
         let workers = vec![
-            Worker::new(Side::Sender, self.cpus.sender, |over| match by {
-                By::Socket(sending) => stream.send(sending, size, over, &bytes),
-                By::Driver => {
-                    udp_port::send(from, &ends, size, over, &bytes.sent).map_err(io::Error::other)
-                }
+            Worker::new(Side::Sender, self.cpus.sender, |over| {
+                stream.sender.send(self.sending, self.size, over, &bytes.sent)
             }),
             Worker::new(Side::Receiver, self.cpus.receiver, |over| {
-                stream.receive(receiving, size, over, &bytes)
+                stream.receiver.receive(self.receiving, self.size, over, &bytes.received)
             }),
         ];
         let read = || Ok([bytes.sent.get(), bytes.received.get()]);

@@ -3,7 +3,9 @@
 use std::{
     fs,
     io::Write,
+    net::{Ipv6Addr, SocketAddr, TcpListener},
     path::{Path, PathBuf},
+    rc::Rc,
     time::Duration,
 };
 
@@ -13,11 +15,14 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::{located, name, signals};
 use crate::{
     bench::{
-        self, Named, Settings,
+        self, Named, Place, Settings,
+        cards::Cards,
         compare::Comparison,
         copybreak::Sizes,
         html,
         model::Document,
+        peer::{Peer, protocol, serve},
+        round::Counting,
         runner::{Plan, Progress},
         stop::Stop,
         text,
@@ -32,7 +37,9 @@ const ALL: &str = "all";
 /// Measure what the mechanisms buy on this machine, each way beside the others
 ///
 /// Everything runs in network namespaces of its own, which are gone afterwards, also after Ctrl-C.
-/// Variants take turns, so that what disturbs the machine disturbs all of them; figures are medians
+/// Interfaces that are cabled together (--tx, --rx) are moved into namespaces, too, and come back
+/// with their addresses and settings; those that somebody uses are refused. Variants take turns,
+/// so that what disturbs the machine disturbs all of them; figures are medians
 /// with the lowest and the highest round, ratios have a 95 % confidence interval (bootstrap of the
 /// rounds), and beside them stands what the discussion published that brought the mechanism.
 ///
@@ -47,6 +54,9 @@ Examples:
   nicctl bench all --html report.html
   nicctl bench big-tcp --json > before.json
   nicctl bench copybreak --from eth0
+  nicctl bench serve
+  nicctl bench udp-gso --peer 192.0.2.7
+  nicctl bench --tx eth1 --rx eth2
   nicctl bench compare before.json after.json"
 )]
 pub(super) struct Args {
@@ -71,6 +81,19 @@ pub(super) struct Args {
     #[arg(long, value_name = "IFACE", value_parser = name::utf8())]
     from: Option<String>,
 
+    /// Measure to another machine, where `nicctl bench serve` runs; nothing is changed on either
+    #[arg(long, value_name = "HOST[:PORT]", conflicts_with = "from")]
+    peer: Option<String>,
+
+    /// Measure from this interface to that of --rx, which a cable joins; nobody else may use them
+    #[arg(long, value_name = "IFACE", requires = "rx", conflicts_with_all = ["peer", "from"],
+        value_parser = name::utf8())]
+    tx: Option<String>,
+
+    /// Where the cable ends
+    #[arg(long, value_name = "IFACE", requires = "tx", value_parser = name::utf8())]
+    rx: Option<String>,
+
     /// Write a page with plots to this file, too; it needs no other file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -83,6 +106,25 @@ pub(super) struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     Compare(CompareArgs),
+    Serve(ServeArgs),
+}
+
+/// Be the receiving side for `nicctl bench --peer` on another machine
+///
+/// Serves one machine at a time, until Ctrl-C. It receives what it is asked to, from nobody but
+/// who asked, and says what that took; it changes nothing and runs nothing. Anybody who can reach
+/// the port can have it do that: listen on an address of a network that you trust. Besides the
+/// port, data comes in on others, which the kernel chooses.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  nicctl bench serve
+  nicctl bench serve --listen 192.0.2.7:5243")]
+struct ServeArgs {
+    /// Where to listen
+    #[arg(long, value_name = "ADDR:PORT",
+        default_value_t = SocketAddr::from((Ipv6Addr::UNSPECIFIED, protocol::PORT)))]
+    listen: SocketAddr,
 }
 
 /// Compare two runs: rates, and whether their ratios agree
@@ -117,6 +159,7 @@ fn seconds(text: &str) -> Result<Duration, &'static str> {
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     match &args.command {
         Some(Command::Compare(args)) => compare(args, out),
+        Some(Command::Serve(args)) => serve(args, out),
         None => measure(args, out),
     }
 }
@@ -131,6 +174,19 @@ fn compare(args: &CompareArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     Ok(())
 }
 
+fn serve(args: &ServeArgs, out: &mut dyn Write) -> anyhow::Result<()> {
+    let fail = |error| Error::io(format!("listen on {}", args.listen), &error);
+    let listener = TcpListener::bind(args.listen).map_err(fail)?;
+    writeln!(out, "listening on {}", listener.local_addr().map_err(fail)?)?;
+    out.flush()?;
+    let stop = Stop::default();
+    let to_end = stop.clone();
+    signals::on_end(move || to_end.request())?;
+    // Standard output has been told what there is to know; who comes and goes is a remark.
+    serve::serve(&listener, &stop, &|remark: &str| eprintln!("nicctl: {remark}"))?;
+    Ok(())
+}
+
 fn read(path: &Path) -> Result<Document> {
     let action = format!("read {}", path.display());
     let text = fs::read(path).map_err(|error| Error::io(&action, &error))?;
@@ -141,12 +197,19 @@ fn read(path: &Path) -> Result<Document> {
 }
 
 fn measure(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
-    let settings = Settings { sizes: args.from.as_deref().map(sizes_at).transpose()? };
     let stop = Stop::default();
     let to_end = stop.clone();
     signals::on_end(move || to_end.request())?;
-    let plan = Plan { rounds: args.rounds, window: args.time, stop: &stop };
-    let document = bench::run(&wanted(&args.experiments), &settings, &plan, &mut Bar::new())?;
+    let sizes = args.from.as_deref().map(sizes_at).transpose()?;
+    let document = match (&args.tx, &args.rx) {
+        (Some(tx), Some(rx)) => {
+            let cards = Cards::lend([tx, rx])?;
+            let measured = run_at(args, sizes, Place::Cards(cards.lab().clone()), &stop);
+            cards.give_back()?;
+            measured?
+        }
+        _ => run_at(args, sizes, place(args)?, &stop)?,
+    };
     if args.json {
         json::write_pretty(out, &document)?;
     } else {
@@ -178,10 +241,36 @@ fn sizes_at(interface: &str) -> Result<Sizes> {
     Ok(sizes.named(&format!("as at {interface}")))
 }
 
+fn run_at(args: &Args, sizes: Option<Sizes>, place: Place, stop: &Stop) -> Result<Document> {
+    let counting = match place {
+        Place::Lab => Counting::Pinned,
+        Place::Cards(_) | Place::Peer(_) => Counting::All,
+    };
+    let plan = Plan { rounds: args.rounds, window: args.time, stop, counting };
+    let wanted = wanted(&args.experiments, &place)?;
+    bench::run(&wanted, &Settings { sizes, place }, &plan, &mut Bar::new())
+}
+
+fn place(args: &Args) -> Result<Place> {
+    match &args.peer {
+        Some(host) => Ok(Place::Peer(Rc::new(Peer::connect(host)?))),
+        None => Ok(Place::Lab),
+    }
+}
+
 /// The experiments of these names, each once, in the order of a report.
-fn wanted(names: &[String]) -> Vec<Named> {
+fn wanted(names: &[String], place: &Place) -> Result<Vec<Named>> {
+    let possible = || bench::ALL.iter().filter(|named| named.is_possible(place));
+    if let Some(name) = names
+        .iter()
+        .find(|name| *name != ALL && possible().all(|named| named.name != name.as_str()))
+    {
+        let there: Vec<_> = possible().map(|named| named.name).collect();
+        return Err(Error::usage(format!("{name} needs a lab"))
+            .with_fix(format!("there can be: {}", there.join(", "))));
+    }
     let wanted = |named: &&Named| names.iter().any(|name| *name == named.name || name == ALL);
-    bench::ALL.iter().filter(wanted).copied().collect()
+    Ok(possible().filter(wanted).copied().collect())
 }
 
 /// Progress on the terminal, if standard error is one.

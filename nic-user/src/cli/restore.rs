@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use super::{settings::InterfaceArgs, target};
 use crate::{
+    bench::cards,
     control::{self, Journals, model::RestoreDocument, text},
     offload::Lock,
     report::{json, style::Style},
@@ -33,7 +34,16 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
-    let mut device = args.interface.open()?;
+    // It may be where a bench that was killed had taken it.
+    let given = if args.dry_run { Ok(()) } else { cards::give_back_all() };
+    let device = args.interface.open();
+    if let Err(error) = given {
+        if device.is_err() {
+            return Err(error.into());
+        }
+        eprintln!("nicctl: {error}");
+    }
+    let mut device = device?;
     let journals = Journals::system();
     let restored = if args.dry_run {
         control::restore::preview(&mut device, &journals)?

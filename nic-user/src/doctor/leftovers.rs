@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::{Check, Finding, Found, Refusal, Status, examine};
 use crate::{
+    bench::cards,
     control::{
         Journals,
         journal::{Journal, Phase},
@@ -23,6 +24,8 @@ pub struct Leftovers {
     pub gone: Vec<String>,
     /// How many attachments are half made or half removed.
     pub half_made: usize,
+    /// Interfaces that a killed bench has not given back.
+    pub lent: Vec<Result<String, Refusal>>,
 }
 
 /// One journal.
@@ -56,6 +59,10 @@ impl Leftovers {
                 .map(|attachment| attachment.recorded_name())
                 .collect(),
             half_made: offload::half_made().unwrap_or_default().len(),
+            lent: cards::left_behind()
+                .into_iter()
+                .map(|loan| loan.map(|loan| loan.to_string()).map_err(Refusal::from))
+                .collect(),
         }
     }
 
@@ -79,8 +86,11 @@ impl From<Journal> for Entry {
     }
 }
 
-const CHECKS: &[Check<Leftovers>] =
-    &[Check { name: "journals", look: journals }, Check { name: "attachments", look: attachments }];
+const CHECKS: &[Check<Leftovers>] = &[
+    Check { name: "journals", look: journals },
+    Check { name: "attachments", look: attachments },
+    Check { name: "lent", look: lent },
+];
 
 fn journals(leftovers: &Leftovers) -> Vec<Found> {
     if leftovers.journals.is_empty() {
@@ -146,6 +156,16 @@ fn attachments(leftovers: &Leftovers) -> Vec<Found> {
     }
 }
 
+fn lent(leftovers: &Leftovers) -> Vec<Found> {
+    let lent = leftovers.lent.iter().map(|loan| match loan {
+        Ok(names) => Found::warning(format!("{names} are where a bench that was killed took them"))
+            .blocks("to use them")
+            .fix("nicctl restore with the name of one of them gives both back"),
+        Err(refusal) => refusal.found(Status::Warning),
+    });
+    lent.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -185,6 +205,16 @@ mod tests {
             ..Leftovers::default()
         };
         assert_eq!(first(damaged).0, Status::Warning);
+    }
+
+    #[test]
+    fn what_a_killed_bench_took_is_told() {
+        let leftovers =
+            Leftovers { lent: vec![Ok("eth1 and eth2".into())], ..Leftovers::default() };
+        let findings = leftovers.examine();
+        let lent = findings.iter().find(|finding| finding.check == "lent").unwrap();
+        assert_eq!(lent.status, Status::Warning);
+        assert!(lent.found.starts_with("eth1 and eth2 are "));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::{
 
 use insn::Insn;
 
-use crate::{error::Error, lab::Host};
+use crate::{error::Error, lab::Host, netlink::link::XdpMode};
 
 const BPF_MAP_CREATE: libc::c_int = 0;
 const BPF_MAP_LOOKUP_ELEM: libc::c_int = 1;
@@ -109,10 +109,14 @@ impl Program {
         }
         let [_, attach_type] = self.hook.types();
         let prog_fd = self.fd.as_raw_fd() as u32;
+        // In the driver or not at all: anything else is not what is measured.
+        let flags = match self.hook {
+            Hook::Xdp => XdpMode::Native.flag(),
+            Hook::TcIngress => 0,
+        };
         let attach = || {
             let _relative = [0; 2];
-            let mut attr =
-                Attr { prog_fd, target_ifindex: ifindex, attach_type, flags: 0, _relative };
+            let mut attr = Attr { prog_fd, target_ifindex: ifindex, attach_type, flags, _relative };
             bpf_fd(BPF_LINK_CREATE, &mut attr)
         };
         let link = host.run(attach)?;

@@ -9,7 +9,7 @@ use std::{io, net::IpAddr, net::Ipv4Addr, rc::Rc};
 use generator::Generator;
 
 use super::{
-    bpf::Link,
+    bpf::{Link, Program},
     cpu::{self, Cpus},
     experiment::{Case, Experiment, Sample, Trial, Variant},
     features,
@@ -29,35 +29,80 @@ const GRO: &str = "rx-gro";
 const BEYOND: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 77);
 const BEYOND_MAC: [u8; 6] = [0x02, 0, 0, 0, 0, 77];
 
-/// Sets the experiment up.
+/// Sets the experiment up in labs of its own.
 ///
 /// # Errors
 ///
 /// There can be no lab here.
-pub fn experiment() -> Result<Experiment> {
+pub fn in_lab() -> Result<Experiment> {
     let cpus = cpu::allowed()?;
     let together = Cpus::together()?;
     let [tc, xdp] = [Rc::new(Site::tc_drop()?), Rc::new(Site::xdp_drop()?)];
     let mut cases: Vec<Case> = streams(&cpus).map(|cpus| drop_case(&tc, &xdp, cpus)).collect();
     cases.push(forward_case(&cpus)?);
-    cases.push(transaction_case(together)?);
-    Ok(Experiment {
-        name: "rx-build",
-        title: "Packet objects on demand: small frames with and without them",
-        source: "net/mlx5e: Build RX SKB on demand (2016), ConnectX-4, 64 B frames",
-        place: format!("veth; frames are made and received on the same CPU; {together} for TCP_RR"),
-        notes: [
-            "frames come from inside the kernel (live-frame test runs of XDP), without packet \
-             objects; TC can only look at a frame once it has one",
+    cases.push(transaction_case(&Rc::new(Lab::new(Shape::default())?), together)?);
+    Ok(experiment(
+        format!("veth; frames are made and received on the same CPU; {together} for TCP_RR"),
+        [
             "SND% is generator and receiver together: both run in the generator's thread",
             "forwarding sends frames back out of the interface that they came in by; what the \
              kernel forwards is dropped at TC, what XDP forwards at XDP",
+        ],
+        cases,
+    ))
+}
+
+/// Sets the experiment up in a lab around two interfaces: what needs no third host.
+///
+/// # Errors
+///
+/// The interface that is to receive can not be set up, or programs can not be loaded.
+pub fn over_cards(lab: &Rc<Lab>) -> Result<Experiment> {
+    let cpus = cpu::allowed()?;
+    let together = Cpus::together()?;
+    let (sender, receiver) = (lab.a(), lab.b());
+    // As in labs, where it matters if the interfaces are veth.
+    features::set(receiver, receiver.ifindex(), &[(GRO, true)])?;
+    let site = Rc::new(Site::new(lab.clone(), Last::Second, Vec::new())?);
+    let case = |cpus| -> Result<Case> {
+        let variants = vec![
+            Variant::new("TC drop", FrameTrial::with(&site, programs::tc_drop()?, cpus)?),
+            Variant::new("XDP drop", FrameTrial::with(&site, programs::xdp_drop()?, cpus)?),
+        ];
+        Ok(Case::new(drop_title(cpus), Measure::Packets, variants))
+    };
+    let mut cases = streams(&cpus).map(case).collect::<Result<Vec<_>>>()?;
+    cases.push(transaction_case(lab, together)?);
+    let ends = [sender, receiver].map(Host::interface).join(" to ");
+    Ok(experiment(
+        format!("{ends}; {together} for TCP_RR"),
+        [
+            "CPU: of all processors of this machine, which is both ends",
+            "rates: as the receiving interface counts; a driver that does not count what XDP drops \
+             shows nothing of it",
+        ],
+        cases,
+    ))
+}
+
+fn experiment(place: String, notes: [&str; 2], cases: Vec<Case>) -> Experiment {
+    let [first, second] = notes;
+    Experiment {
+        name: "rx-build",
+        title: "Packet objects on demand: small frames with and without them",
+        source: "net/mlx5e: Build RX SKB on demand (2016), ConnectX-4, 64 B frames",
+        place,
+        notes: [
+            "frames come from inside the kernel (live-frame test runs of XDP), without packet \
+             objects; TC can only look at a frame once it has one",
+            first,
+            second,
             "published: the author saw no change of TCP_RR",
         ]
         .map(str::to_owned)
         .into(),
         cases,
-    })
+    }
 }
 
 /// One processor, two, four, and so on.
@@ -68,21 +113,19 @@ fn streams(cpus: &[usize]) -> impl Iterator<Item = &[usize]> {
 }
 
 fn drop_case(tc: &Rc<Site>, xdp: &Rc<Site>, cpus: &[usize]) -> Case {
-    let variant = |title, site: &Rc<Site>| {
-        Variant::new(title, FrameTrial { site: site.clone(), cpus: cpus.to_vec() })
-    };
+    let variant = |title, site| Variant::new(title, FrameTrial::at(site, cpus));
+    let variants = vec![variant("TC drop", tc), variant("XDP drop", xdp)];
+    Case::new(drop_title(cpus), Measure::Packets, variants)
+}
+
+fn drop_title(cpus: &[usize]) -> String {
     let plural = if cpus.len() == 1 { "" } else { "s" };
-    Case::new(
-        format!("drop 64 B frames, {} stream{plural}", cpus.len()),
-        Measure::Packets,
-        vec![variant("TC drop", tc), variant("XDP drop", xdp)],
-    )
+    format!("drop 64 B frames, {} stream{plural}", cpus.len())
 }
 
 fn forward_case(cpus: &[usize]) -> Result<Case> {
     let cpus = cpus.last().map(std::slice::from_ref).unwrap_or_default();
-    let variant =
-        |title, site| Variant::new(title, FrameTrial { site: Rc::new(site), cpus: cpus.to_vec() });
+    let variant = |title, site| Variant::new(title, FrameTrial::at(&Rc::new(site), cpus));
     Ok(Case::new(
         "forward 64 B frames, IPv4, 1 stream".to_owned(),
         Measure::Packets,
@@ -93,19 +136,14 @@ fn forward_case(cpus: &[usize]) -> Result<Case> {
     ))
 }
 
-fn transaction_case(cpus: Cpus) -> Result<Case> {
-    let plain = TransactionTrial { _links: Vec::new(), lab: Lab::new(Shape::default())?, cpus };
-    let lab = Lab::new(Shape::default())?;
-    let pass = programs::xdp_pass()?;
-    let links = [lab.a(), lab.b()].map(|host| pass.attach(host, host.ifindex()));
-    let links = links.into_iter().collect::<Result<_>>()?;
-    let with_xdp = TransactionTrial { _links: links, lab, cpus };
+fn transaction_case(lab: &Rc<Lab>, cpus: Cpus) -> Result<Case> {
+    let trial = |program| TransactionTrial { lab: lab.clone(), program, cpus };
     Ok(Case::new(
         "TCP_RR of 1 byte".to_owned(),
         Measure::Transactions,
         vec![
-            Variant::new("without XDP", plain),
-            Variant::new("XDP pass", with_xdp).published(Some(1.0), None),
+            Variant::new("without XDP", trial(None)),
+            Variant::new("XDP pass", trial(Some(programs::xdp_pass()?))).published(Some(1.0), None),
         ],
     ))
 }
@@ -117,7 +155,7 @@ struct Site {
     last: Last,
     /// Detached before their lab is gone.
     _links: Vec<Link>,
-    lab: Lab,
+    lab: Rc<Lab>,
 }
 
 /// Where frames end.
@@ -164,7 +202,7 @@ impl Site {
         Self::new(lab, Last::First, links)
     }
 
-    fn new(lab: Lab, last: Last, links: Vec<Link>) -> Result<Self> {
+    fn new(lab: Rc<Lab>, last: Last, links: Vec<Link>) -> Result<Self> {
         let mut ends = Ends::between(lab.a(), lab.b());
         if last == Last::First {
             ends.ipv4[1] = BEYOND;
@@ -182,9 +220,9 @@ impl Site {
 }
 
 /// With a queue for every processor: veth gives frames to that of the sender's.
-fn lab() -> Result<Lab> {
+fn lab() -> Result<Rc<Lab>> {
     let queues = u32::try_from(cpu::allowed()?.len()).unwrap_or(u32::MAX);
-    Lab::new(Shape { queues, ..Shape::default() })
+    Ok(Rc::new(Lab::new(Shape { queues, ..Shape::default() })?))
 }
 
 /// Makes a router of a host, with a way back to where frames come from.
@@ -209,7 +247,28 @@ fn forward(router: &Host) -> Result<()> {
 /// Frames from the generator to their end.
 struct FrameTrial {
     site: Rc<Site>,
+    /// What is attached for a round only.
+    programs: Option<Programs>,
     cpus: Vec<usize>,
+}
+
+/// Programs at both ends.
+struct Programs {
+    /// Some drivers send XDP frames only while a program is attached.
+    first: Program,
+    /// What takes the frames.
+    last: Program,
+}
+
+impl FrameTrial {
+    fn at(site: &Rc<Site>, cpus: &[usize]) -> Self {
+        Self { site: site.clone(), programs: None, cpus: cpus.to_vec() }
+    }
+
+    fn with(site: &Rc<Site>, last: Program, cpus: &[usize]) -> Result<Self> {
+        let programs = Some(Programs { first: programs::xdp_pass()?, last });
+        Ok(Self { programs, ..Self::at(site, cpus) })
+    }
 }
 
 impl Trial for FrameTrial {
@@ -220,9 +279,14 @@ impl Trial for FrameTrial {
     fn round(&mut self, round: &Round<'_>) -> Result<Sample> {
         let Site { generator, lab, .. } = &*self.site;
         let last = self.site.last();
+        let _attached = match &self.programs {
+            Some(programs) => attach(&[(&programs.first, lab.a()), (&programs.last, last)])?,
+            None => Vec::new(),
+        };
         let fail = |error: crate::netlink::Error| error.while_doing("count frames");
         let mut links = last.run(Links::open)?.map_err(fail)?;
-        let send = |over: &Over| generator.run(lab.a(), round.length(), over);
+        let first = lab.a();
+        let send = |over: &Over| generator.run(first, round.length(), over);
         let worker = |&cpu: &usize| Worker::new(Side::Sender, cpu, send);
         let workers = self.cpus.iter().map(worker).collect();
         let read = || -> Result<LinkStats> { links.stats(last.ifindex()).map_err(fail) };
@@ -231,11 +295,19 @@ impl Trial for FrameTrial {
     }
 }
 
+/// Attaches programs for as long as the links exist. Network cards may lose the carrier for that.
+fn attach(programs: &[(&Program, &Host)]) -> Result<Vec<Link>> {
+    let links = programs.iter().map(|(program, host)| program.attach(host, host.ifindex()));
+    let links = links.collect::<Result<_>>()?;
+    programs.iter().try_for_each(|(_, host)| host.wait_until_running())?;
+    Ok(links)
+}
+
 /// Questions and answers of one byte.
 struct TransactionTrial {
-    /// Detached before their lab is gone.
-    _links: Vec<Link>,
-    lab: Lab,
+    lab: Rc<Lab>,
+    /// At both ends, if any.
+    program: Option<Program>,
     cpus: Cpus,
 }
 
@@ -245,13 +317,16 @@ impl Trial for TransactionTrial {
     }
 
     fn round(&mut self, round: &Round<'_>) -> Result<Sample> {
+        let program = self.program.iter();
+        let ends = program.flat_map(|program| [(program, self.lab.a()), (program, self.lab.b())]);
+        let _attached = attach(&ends.collect::<Vec<_>>())?;
         let connection = Connection::open(self.lab.a(), self.lab.b(), IpVersion::V4)?;
         let transactions = Count::default();
         let workers = vec![
             Worker::new(Side::Sender, self.cpus.sender, |over| {
-                connection.ask(1, over, &transactions)
+                connection.from.ask(1, over, &transactions)
             }),
-            Worker::new(Side::Receiver, self.cpus.receiver, |_| connection.answer(1)),
+            Worker::new(Side::Receiver, self.cpus.receiver, |_| connection.to.answer(1)),
         ];
         let window = round.measure(workers, || Ok(transactions.get()))?;
         Ok(Sample::of(&window, window.after - window.before))
