@@ -1,6 +1,10 @@
 //! Answers UDP to one port, without the kernel's stack: `udp_echo IFACE PORT`.
 //!
-//! Only packets to this port come here; everything else stays with the kernel.
+//! Only packets to this port come here; everything else stays with the kernel. Checksums must be
+//! complete: a veth at the other end leaves them to others, unless `ethtool -K veth0 tx off`.
+//!
+//! Ctrl-C ends it between two packets. The programs that were attached for it stay then, and pass
+//! everything to the kernel, until the next port is closed or `nicctl detach`.
 
 use std::{env, error::Error, time::Duration};
 

@@ -189,9 +189,16 @@ impl Forwarder for InRings {
 
     fn ways(&self) -> [String; 2] {
         self.ends.each_ref().map(|end| match end.port.queues().first() {
-            Some(queue) => format!("{} queues, {}", end.port.queues().len(), queue.access()),
+            Some(queue) => format!("rings of {}, {}", count(end.port.queues()), queue.access()),
             None => "no queues".to_owned(),
         })
+    }
+}
+
+fn count(queues: &[Queue]) -> String {
+    match queues.len() {
+        1 => "1 queue".to_owned(),
+        count => format!("{count} queues"),
     }
 }
 
