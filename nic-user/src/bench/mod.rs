@@ -15,6 +15,8 @@ pub mod compare;
 pub mod cpu;
 pub mod experiment;
 mod features;
+mod fed;
+mod generator;
 pub mod html;
 pub mod machine;
 pub mod model;
@@ -28,6 +30,7 @@ mod tcp;
 pub mod text;
 mod tunnel;
 mod udp;
+mod udp_port;
 
 mod big_tcp;
 pub mod copybreak;

@@ -24,7 +24,7 @@ const RECEIVE_BUFFER: usize = 8 << 20;
 /// The largest datagram, and so the largest super-packet, in bytes.
 const MAX_DATAGRAM: usize = 65_507;
 /// Segments of a super-packet that every kernel takes (`UDP_MAX_SEGMENTS`; since 6.9 it is 128).
-const MAX_SEGMENTS: usize = 64;
+pub const MAX_SEGMENTS: usize = 64;
 
 /// How datagrams are handed to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +71,13 @@ impl Stream {
         let sender = from.run(|| Sender::bind(source))?.map_err(fail)?;
         sender.connect(receiver.address().map_err(fail)?).map_err(fail)?;
         Ok(Self { sender, receiver })
+    }
+
+    /// Ports of sender and receiver.
+    pub fn ports(&self) -> Result<[u16; 2]> {
+        let ports = self.sender.address().and_then(|from| Ok([from, self.receiver.address()?]));
+        let ports = ports.map_err(|error| Error::io("read the ports of UDP sockets", &error))?;
+        Ok(ports.map(|address| address.port()))
     }
 }
 

@@ -1,6 +1,6 @@
 //! `udp-gso`: one stream of datagrams, segmented by the caller, the stack, or the device.
 
-use std::{net::IpAddr, rc::Rc};
+use std::{io, net::IpAddr, rc::Rc};
 
 use super::{
     cpu::Cpus,
@@ -10,10 +10,11 @@ use super::{
     round::{Round, Side, Worker},
     tunnel::Tunnel,
     udp::{Bytes, Receiving, Sending, Stream},
+    udp_port,
 };
 use crate::{
     error::Result,
-    lab::{Host, Lab, Shape},
+    lab::{Host, Lab, Shape, frames::Ends},
 };
 
 /// The feature that hands UDP super-packets to the device as they are.
@@ -54,6 +55,9 @@ pub fn in_lab() -> Result<Experiment> {
             "veth segments nothing: with the feature on, a super-packet crosses whole, and the \
              receiving stack cuts it up unless the socket takes it whole",
             "sending over veth includes the receiving side's work up to the socket",
+            "our driver segments in user space and sends through AF_XDP in copy mode: the kernel \
+             makes a packet object of each segment, and the receiver verifies its checksum, as it \
+             does not for what comes from the same machine's stack",
             "no virtual device has GSO_PARTIAL; through the tunnel, a super-packet is cut up in \
              front of the device, or crosses whole",
         ],
@@ -101,31 +105,33 @@ impl Path {
     fn plain(&self, published: &Published) -> Case {
         let Published { size, software, offload } = *published;
         let ends = [self.lab.a().ipv4(), self.lab.b().ipv4()].map(IpAddr::V4);
-        let variant =
-            |title, sending, receiving, on: Option<bool>, [rate, cost]: [Option<f64>; 2]| {
-                let features = on.map(|on| (SEGMENTATION, on)).into_iter().collect();
-                let trial = UdpTrial {
-                    lab: self.lab.clone(),
-                    cpus: self.cpus,
-                    ends,
-                    size,
-                    features,
-                    sending,
-                    receiving,
-                    _tunnel: None,
-                };
-                Variant::new(title, trial).published(rate, cost)
+        let variant = |title, by, receiving, on: Option<bool>, [rate, cost]: [Option<f64>; 2]| {
+            let features = on.map(|on| (SEGMENTATION, on)).into_iter().collect();
+            let trial = UdpTrial {
+                lab: self.lab.clone(),
+                cpus: self.cpus,
+                ends,
+                size,
+                features,
+                by,
+                receiving,
+                _tunnel: None,
             };
-        use {Receiving::*, Sending::*};
+            Variant::new(title, trial).published(rate, cost)
+        };
+        use By::{Driver, Socket};
+        use Receiving::{Many, Merged};
+        let segmented = Socket(Sending::Segmented);
         Case::new(
             format!("{size} bytes"),
             Measure::Bytes,
             vec![
-                variant("plain send", One, Receiving::Many, None, [None; 2]),
-                variant("sendmmsg", Sending::Many, Receiving::Many, None, [None; 2]),
-                variant("GSO, software", Segmented, Receiving::Many, Some(false), software),
-                variant("GSO, offload", Segmented, Receiving::Many, Some(true), offload),
-                variant("offload + GRO", Segmented, Merged, Some(true), [None; 2]),
+                variant("plain send", Socket(Sending::One), Many, None, [None; 2]),
+                variant("sendmmsg", Socket(Sending::Many), Many, None, [None; 2]),
+                variant("GSO, software", segmented, Many, Some(false), software),
+                variant("GSO, offload", segmented, Many, Some(true), offload),
+                variant("offload + GRO", segmented, Merged, Some(true), [None; 2]),
+                variant("our driver", Driver, Many, None, [None; 2]),
             ],
         )
     }
@@ -139,7 +145,7 @@ impl Path {
                 ends: Tunnel::ADDRESSES.map(IpAddr::V4),
                 size: TUNNELLED,
                 features: features.to_vec(),
-                sending,
+                by: By::Socket(sending),
                 receiving: Receiving::Many,
                 _tunnel: Some(tunnel.clone()),
             };
@@ -164,6 +170,15 @@ impl Path {
     }
 }
 
+/// Who sends.
+#[derive(Clone, Copy)]
+enum By {
+    /// The kernel.
+    Socket(Sending),
+    /// Our driver, which segments in front of its rings.
+    Driver,
+}
+
 struct UdpTrial {
     lab: Rc<Lab>,
     cpus: Cpus,
@@ -172,7 +187,7 @@ struct UdpTrial {
     /// Payload of a datagram, in bytes.
     size: usize,
     features: Vec<(&'static str, bool)>,
-    sending: Sending,
+    by: By,
     receiving: Receiving,
     _tunnel: Option<Rc<Tunnel>>,
 }
@@ -185,14 +200,20 @@ impl Trial for UdpTrial {
 
     fn round(&mut self, round: &Round<'_>) -> Result<Sample> {
         let [source, target] = self.ends;
-        let stream = Stream::open((self.lab.a(), source), (self.lab.b(), target))?;
+        let (from, to) = (self.lab.a(), self.lab.b());
+        let stream = Stream::open((from, source), (to, target))?;
+        let ends = Ends { ports: stream.ports()?, ..Ends::between(from, to) };
         let bytes = Bytes::default();
+        let Self { by, receiving, size, .. } = *self;
         let workers = vec![
-            Worker::new(Side::Sender, self.cpus.sender, |over| {
-                stream.sender.send(self.sending, self.size, over, &bytes.sent)
+            Worker::new(Side::Sender, self.cpus.sender, |over| match by {
+                By::Socket(sending) => stream.sender.send(sending, size, over, &bytes.sent),
+                By::Driver => {
+                    udp_port::send(from, &ends, size, over, &bytes.sent).map_err(io::Error::other)
+                }
             }),
             Worker::new(Side::Receiver, self.cpus.receiver, |over| {
-                stream.receiver.receive(self.receiving, self.size, over, &bytes.received)
+                stream.receiver.receive(receiving, size, over, &bytes.received)
             }),
         ];
         let read = || Ok([bytes.sent.get(), bytes.received.get()]);

@@ -49,20 +49,19 @@ impl FixedCopy {
 /// A packet object with a buffer of its own, made before anything has arrived.
 #[derive(Debug)]
 pub struct OldPacket {
-    buffer: Box<[u8]>,
-    len: usize,
+    buffer: Vec<u8>,
     /// The headers.
     pub info: HeaderInfo,
 }
 
 impl OldPacket {
     fn new(size: usize) -> Box<Self> {
-        Box::new(Self { buffer: vec![0; size].into(), len: 0, info: HeaderInfo::of(&[][..]) })
+        Box::new(Self { buffer: Vec::with_capacity(size), info: HeaderInfo::of(&[][..]) })
     }
 
     /// Its bytes.
     pub fn bytes(&self) -> &[u8] {
-        &self.buffer[..self.len]
+        &self.buffer
     }
 }
 
@@ -84,8 +83,7 @@ impl Preallocated {
     pub fn build(&mut self, frag: &Frag) -> Box<OldPacket> {
         self.ring.push_back(OldPacket::new(self.size));
         let mut packet = self.ring.pop_front().unwrap_or_else(|| OldPacket::new(self.size));
-        packet.len = frag.len().min(self.size);
-        packet.buffer[..packet.len].copy_from_slice(&frag[..packet.len]);
+        packet.buffer.extend_from_slice(&frag[..frag.len().min(self.size)]);
         packet.info = headers(packet.bytes());
         packet
     }

@@ -142,6 +142,15 @@ pub fn map(dst: Reg, map: BorrowedFd<'_>) -> [Insn; 2] {
     [insn(0x18, dst, BPF_PSEUDO_MAP_FD, 0, map.as_raw_fd()), insn(0, R0, R0, 0, 0)]
 }
 
+/// The start of an XDP program: R2 is the packet, R3 its end, and R1 the end of its first `len`
+/// bytes.
+pub const fn packet(len: i32) -> [Insn; 4] {
+    // In `struct xdp_md` (linux/bpf.h).
+    const DATA: i16 = 0;
+    const DATA_END: i16 = 4;
+    [load(Size::Word, R2, R1, DATA), load(Size::Word, R3, R1, DATA_END), copy(R1, R2), add(R1, len)]
+}
+
 /// A program whose jumps all go to one place, its end.
 #[derive(Debug, Default)]
 pub struct Body {

@@ -109,7 +109,7 @@ fn ethernet(ends: &Ends, ip: IpVersion, payload: IpPayload) -> Vec<u8> {
 }
 
 /// GRO takes packets of one identification together only if they must not be fragmented.
-fn dont_fragment(mut frame: Vec<u8>) -> Vec<u8> {
+pub fn dont_fragment(mut frame: Vec<u8>) -> Vec<u8> {
     const DONT_FRAGMENT: u8 = 0x40;
     if let Some(header) = frame.get_mut(ETHERNET_LEN..ETHERNET_LEN + IPV4_LEN) {
         header[6] |= DONT_FRAGMENT;

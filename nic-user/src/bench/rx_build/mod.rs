@@ -1,18 +1,20 @@
 //! `rx-build`: what it costs to make a packet object of every frame, and where it can be done
 //! without.
 
-mod generator;
+mod forwarder;
 mod programs;
+mod rings;
 
 use std::{io, net::IpAddr, net::Ipv4Addr, rc::Rc};
 
-use generator::Generator;
+use forwarder::OurForwarder;
 
 use super::{
     bpf::{Link, Program},
     cpu::{self, Cpus},
     experiment::{Case, Experiment, Sample, Trial, Variant},
     features,
+    generator::Generator,
     model::Measure,
     round::{Count, Over, Round, Side, Worker},
     tcp::Connection,
@@ -39,14 +41,18 @@ pub fn in_lab() -> Result<Experiment> {
     let together = Cpus::together()?;
     let [tc, xdp] = [Rc::new(Site::tc_drop()?), Rc::new(Site::xdp_drop()?)];
     let mut cases: Vec<Case> = streams(&cpus).map(|cpus| drop_case(&tc, &xdp, cpus)).collect();
+    cases.extend(rings::cases()?);
     cases.push(forward_case(&cpus)?);
     cases.push(transaction_case(&Rc::new(Lab::new(Shape::default())?), together)?);
     Ok(experiment(
         format!("veth; frames are made and received on the same CPU; {together} for TCP_RR"),
         [
             "SND% is generator and receiver together: both run in the generator's thread",
+            "our driver: the receiver is on another processor and takes frames in batches; rates \
+             are of the time that this takes, waiting left out; what it builds, it drops",
             "forwarding sends frames back out of the interface that they came in by; what the \
-             kernel forwards is dropped at TC, what XDP forwards at XDP",
+             kernel forwards is dropped at TC, what XDP forwards at XDP; our forwarder has another \
+             processor to itself",
         ],
         cases,
     ))
@@ -85,8 +91,7 @@ pub fn over_cards(lab: &Rc<Lab>) -> Result<Experiment> {
     ))
 }
 
-fn experiment(place: String, notes: [&str; 2], cases: Vec<Case>) -> Experiment {
-    let [first, second] = notes;
+fn experiment<const N: usize>(place: String, notes: [&str; N], cases: Vec<Case>) -> Experiment {
     Experiment {
         name: "rx-build",
         title: "Packet objects on demand: small frames with and without them",
@@ -95,12 +100,12 @@ fn experiment(place: String, notes: [&str; 2], cases: Vec<Case>) -> Experiment {
         notes: [
             "frames come from inside the kernel (live-frame test runs of XDP), without packet \
              objects; TC can only look at a frame once it has one",
-            first,
-            second,
-            "published: the author saw no change of TCP_RR",
         ]
+        .into_iter()
+        .chain(notes)
+        .chain(["published: the author saw no change of TCP_RR"])
         .map(str::to_owned)
-        .into(),
+        .collect(),
         cases,
     }
 }
@@ -132,6 +137,7 @@ fn forward_case(cpus: &[usize]) -> Result<Case> {
         vec![
             variant("kernel", Site::kernel_forward()?),
             variant("XDP, fib lookup", Site::xdp_forward()?),
+            variant("our forwarder", Site::our_forward()?),
         ],
     ))
 }
@@ -153,6 +159,7 @@ struct Site {
     generator: Generator,
     /// Who counts the frames that went all the way.
     last: Last,
+    forwarder: Option<OurForwarder>,
     /// Detached before their lab is gone.
     _links: Vec<Link>,
     lab: Rc<Lab>,
@@ -202,13 +209,22 @@ impl Site {
         Self::new(lab, Last::First, links)
     }
 
+    fn our_forward() -> Result<Self> {
+        // One queue, and so one pair of rings.
+        let lab = Rc::new(Lab::new(Shape { queues: 1, ..Shape::default() })?);
+        forward(lab.b())?;
+        let forwarder = OurForwarder::new(lab.b())?;
+        let links = vec![programs::xdp_drop()?.attach(lab.a(), lab.a().ifindex())?];
+        Ok(Self { forwarder: Some(forwarder), ..Self::new(lab, Last::First, links)? })
+    }
+
     fn new(lab: Rc<Lab>, last: Last, links: Vec<Link>) -> Result<Self> {
         let mut ends = Ends::between(lab.a(), lab.b());
         if last == Last::First {
             ends.ipv4[1] = BEYOND;
         }
-        let generator = Generator::new(lab.a(), &ends)?;
-        Ok(Self { generator, last, _links: links, lab })
+        let generator = Generator::new(lab.a(), frame(&ends, 64))?;
+        Ok(Self { generator, last, forwarder: None, _links: links, lab })
     }
 
     fn last(&self) -> &Host {
@@ -217,6 +233,13 @@ impl Site {
             Last::First => self.lab.a(),
         }
     }
+}
+
+/// A frame of UDP with so many bytes, FCS included.
+fn frame(ends: &Ends, len: usize) -> Vec<u8> {
+    /// Ethernet, IPv4 and UDP headers, and FCS.
+    const OTHERS: usize = 14 + 20 + 8 + 4;
+    ends.ethernet(ends.ipv4(ends.udp(IpVersion::V4, &vec![0xa5; len.saturating_sub(OTHERS)])))
 }
 
 /// With a queue for every processor: veth gives frames to that of the sender's.
@@ -277,7 +300,7 @@ impl Trial for FrameTrial {
     }
 
     fn round(&mut self, round: &Round<'_>) -> Result<Sample> {
-        let Site { generator, lab, .. } = &*self.site;
+        let Site { generator, lab, forwarder, .. } = &*self.site;
         let last = self.site.last();
         let _attached = match &self.programs {
             Some(programs) => attach(&[(&programs.first, lab.a()), (&programs.last, last)])?,
@@ -288,7 +311,12 @@ impl Trial for FrameTrial {
         let first = lab.a();
         let send = |over: &Over| generator.run(first, round.length(), over);
         let worker = |&cpu: &usize| Worker::new(Side::Sender, cpu, send);
-        let workers = self.cpus.iter().map(worker).collect();
+        let mut workers: Vec<_> = self.cpus.iter().map(worker).collect();
+        if let Some(forwarder) = forwarder {
+            let router = lab.b();
+            let run = |over: &Over| forwarder.run(router, over);
+            workers.push(Worker::new(Side::Receiver, Cpus::apart()?.receiver, run));
+        }
         let read = || -> Result<LinkStats> { links.stats(last.ifindex()).map_err(fail) };
         let window = round.measure(workers, read)?;
         Ok(Sample::of(&window, window.after.rx_packets - window.before.rx_packets))

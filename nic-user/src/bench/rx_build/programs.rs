@@ -1,4 +1,4 @@
-//! The XDP and TC programs that are compared, and the one that generates.
+//! The XDP and TC programs that are compared.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use crate::{
         Hook, Program,
         insn::{
             Body, EXIT, FP, Insn, R0, R1, R2, R3, R4, R6, R7, R8, Size, add, add_reg, call, copy,
-            from_big_endian_half, if_less, if_more, if_not, load, mov, shift_right, store,
+            from_big_endian_half, if_less, if_more, if_not, load, mov, packet, shift_right, store,
             store_reg,
         },
     },
@@ -21,8 +21,6 @@ const FUNC_REDIRECT: i32 = 23;
 const FUNC_FIB_LOOKUP: i32 = 69;
 
 /// In `struct xdp_md` (linux/bpf.h).
-const DATA: i16 = 0;
-const DATA_END: i16 = 4;
 const INGRESS_IFINDEX: i16 = 12;
 
 /// In an IPv4 packet behind an Ethernet header.
@@ -64,29 +62,13 @@ pub fn tc_drop() -> Result<Program> {
     load_program(Hook::TcIngress, &Body::default().ending_in(TC_ACT_SHOT))
 }
 
-/// XDP that sends `frame` out of an interface. Pages come back as the receivers left them, so
-/// Ethernet addresses, TTL and checksum are written anew.
-pub fn generator(ifindex: u32, frame: &[u8]) -> Result<Program> {
-    let written = [0, 4, 8, TTL].into_iter().filter_map(|at| {
-        let bytes = frame.get(at as usize..at as usize + 4)?.try_into().ok()?;
-        Some(store(Size::Word, R2, at, i32::from_ne_bytes(bytes)))
-    });
-    let program = Body::default()
-        .then(packet())
-        .end_if(if_more(R1, R3))
-        .then(written)
-        .then([mov(R1, ifindex as i32), mov(R2, 0), call(FUNC_REDIRECT), EXIT])
-        .ending_in(XDP_DROP);
-    load_program(Hook::Xdp, &program)
-}
-
 /// XDP that forwards IPv4 by the kernel's routes (`bpf_fib_lookup`), as `xdp-forward` does.
 pub fn xdp_forward() -> Result<Program> {
     let from_packet = |size, to, at| [load(size, R1, R7, at), store_reg(size, FP, to, R1)];
     let to_packet = |at, from| [load(Size::Half, R1, FP, from), store_reg(Size::Half, R7, at, R1)];
     let program = Body::default()
         .then([copy(R6, R1)])
-        .then(packet())
+        .then(packet(HEADERS_LEN))
         .end_if(if_more(R1, R3))
         .then([copy(R7, R2), load(Size::Half, R1, R7, ETHER_TYPE)])
         .end_if(if_not(R1, IPV4))
@@ -111,16 +93,6 @@ pub fn xdp_forward() -> Result<Program> {
         .then([load(Size::Word, R1, FP, fib::IFINDEX), mov(R2, 0), call(FUNC_REDIRECT), EXIT])
         .ending_in(XDP_PASS);
     load_program(Hook::Xdp, &program)
-}
-
-/// R2 is the packet, R3 its end, and R1 the end of the headers.
-const fn packet() -> [Insn; 4] {
-    [
-        load(Size::Word, R2, R1, DATA),
-        load(Size::Word, R3, R1, DATA_END),
-        copy(R1, R2),
-        add(R1, HEADERS_LEN),
-    ]
 }
 
 /// `ip_decrease_ttl` (include/net/ip.h): the sum grows by what the TTL's byte loses.
