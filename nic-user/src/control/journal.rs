@@ -404,7 +404,7 @@ mod tests {
         };
         assert_eq!(difference(|id| id.boot_id = "boot-2".into()), Some(Difference::Boot));
         assert_eq!(difference(|id| id.mac = None), Some(Difference::Mac));
-        assert_eq!(difference(|id| id.driver = None), Some(Difference::Hardware));
+        assert_eq!(difference(|id| id.driver = Some("ixgbe".into())), Some(Difference::Hardware));
         assert_eq!(
             difference(|id| id.ifindex = 4),
             Some(Difference::Index { was: 3, is: 4 }),
