@@ -13,7 +13,7 @@ use std::{
 use attached::{nicctl, run, succeeded};
 use nic_user::{
     lab::{Host, Lab, Shape},
-    netlink::link_edit::VethEnd,
+    netlink::link_edit::{MaxSize, VethEnd, Vxlan},
 };
 use serde_json::Value;
 use tap::Tap;
@@ -156,6 +156,28 @@ fn what_can_not_be_is_refused_before_anything_is_touched() {
         assert!(error.contains(said), "{wish}: {error}");
     }
     assert_eq!(settings(host), before);
+}
+
+#[test]
+fn packets_that_a_tunnel_can_not_cut_are_refused() {
+    needs_root!();
+    let lab = lab();
+    let (host, remote) = (lab.a(), lab.b().ipv4());
+    let vxlan = Vxlan { parent: host.ifindex(), network: 5, remote, port: 4789 };
+    host.links(|links| links.add_vxlan("nic-x", &vxlan)).unwrap();
+    let before = settings_of(host, "nic-x");
+    let max = before["link"]["gso-max-size"]["max"].as_u64().unwrap();
+    let wish = format!("link.gso-max-size={}", max + 1);
+    let (exit, error) = failure(&command(host, "set", "nic-x", &[&wish]));
+    assert_eq!(exit, 2, "{error}");
+    assert!(error.contains(&format!("is more than nic-x takes: {max} at most")), "{error}");
+    assert_eq!(settings_of(host, "nic-x"), before);
+    // The kernel says the same.
+    let asked = host.links(|links| {
+        let index = links.by_name("nic-x")?.ifindex;
+        links.set_max_size(index, MaxSize::Gso, max as u32 + 1)
+    });
+    assert!(asked.unwrap_err().to_string().contains("gso_max_size"));
 }
 
 #[test]
