@@ -82,13 +82,15 @@ const RINGS: [(&str, &str); 8] = [
 ];
 
 /// Settings that came to ethtool after version 6.1; where it shows them, they are compared.
-const NEWER: [&str; 7] = [
+const NEWER: [&str; 9] = [
     "rx-push",
     "tx-push-buf-len",
     "hds-thresh",
     "tx-aggr-max-bytes",
     "tx-aggr-max-frames",
     "tx-aggr-time-usecs",
+    "rx-cqe-frames",
+    "rx-cqe-nsecs",
     "tcp-data-split",
 ];
 

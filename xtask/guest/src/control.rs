@@ -22,8 +22,15 @@ pub fn every_setting_is_changed_and_restored(guest: &Guest) -> Outcome {
     let host = guest.lab.a();
     let before = changes::settings(host);
     let mut results: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for (key, setting) in &before {
-        let result = result(host, key, setting, &before);
+    for (place, key) in places(&before) {
+        let result = match number(key) {
+            None => result(host, key, &before[key], &before),
+            Some(_) => {
+                let now = changes::settings(host);
+                let key = places(&now)[&place];
+                result(host, key, &now[key], &before)
+            }
+        };
         results.entry(without_numbers(key)).or_default().insert(result);
     }
     for (row, results) in results {
@@ -126,19 +133,26 @@ fn errno(error: &str) -> String {
     name.unwrap_or_else(|| panic!("no error number: {error}")).to_owned()
 }
 
-/// The values, without what has another name after every reset of a card: interrupts and NAPI
-/// instances go by their place among themselves.
-pub fn lasting(settings: &Settings) -> BTreeMap<(Group, String, usize), &Value> {
-    let mut numbered: Vec<_> = settings.iter().collect();
-    numbered.sort_by_key(|(key, _)| (key.group, number(key)));
+/// The values, by what lasts of their names.
+pub fn lasting(settings: &Settings) -> BTreeMap<Place, &Value> {
+    places(settings).into_iter().map(|(place, key)| (place, &settings[key].value)).collect()
+}
+
+/// Group, name, and place among those of this name.
+type Place = (Group, String, usize);
+
+/// Interrupts and NAPI instances have other numbers whenever a card was reset: they go by their
+/// place among themselves.
+fn places(settings: &Settings) -> BTreeMap<Place, &Key> {
+    let mut keys: Vec<_> = settings.keys().collect();
+    keys.sort_by_key(|key| (key.group, number(key)));
     let mut seen: BTreeMap<(Group, String), usize> = BTreeMap::new();
-    numbered
-        .into_iter()
-        .map(|(key, setting)| {
+    keys.into_iter()
+        .map(|key| {
             let name = if number(key).is_some() { without_numbers(key) } else { key.name.clone() };
             let place = seen.entry((key.group, name.clone())).or_default();
             *place += 1;
-            ((key.group, name, *place), &setting.value)
+            ((key.group, name, *place), key)
         })
         .collect()
 }
