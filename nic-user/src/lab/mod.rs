@@ -26,7 +26,7 @@ const PREFIX: &str = "nic-";
 const LENT: &str = "lent";
 
 /// Limit of any single wait.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 const IPV4_PREFIX_LEN: u8 = 24;
 const IPV6_PREFIX_LEN: u8 = 64;
