@@ -65,7 +65,7 @@ fn pins_survive_ip_netns_exec_which_hides_bpffs() {
     let inside = |args: &str| sandbox.shell(&format!("ip netns exec {name} /mnt/nicctl {args}"));
     let before = sandbox.state();
     assert!(inside("attach nic-a").contains("nic-a: attached"));
-    assert_eq!(sandbox.state().pins.len(), before.pins.len() + 11);
+    assert_eq!(sandbox.state().pins.len(), before.pins.len() + 13);
     assert!(assert_done(&sandbox.nicctl(&["list"])).contains("nic-a"));
     assert!(inside("list").contains("nic-a"));
     assert!(inside("stats nic-a").contains("QUEUE"));
