@@ -24,8 +24,9 @@ const PLA_TCR1: u16 = 0xe612;
 const PLA_CR: u16 = 0xe813;
 const PLA_OOB_CTRL: u16 = 0xe84f;
 const PLA_PHYSTATUS: u16 = 0xe908;
-/// `OCP_PHY_STATUS`, through the window that the driver reads PHY registers by.
+/// `OCP_PHY_STATUS` and `MII_BMSR`, through the window that the driver reads PHY registers by.
 const PHY_STATUS: u16 = 0xb420;
+const PHY_BMSR: u16 = 0xb402;
 
 const AUTOLOAD_DONE: u8 = 0x02;
 /// The upper half of `TCR0_TX_EMPTY`.
@@ -39,6 +40,7 @@ const READY_AND_EMPTY: u8 = 0x32;
 const LINK_AT_GIGABIT: u8 = 0x12;
 const PHY_STAT_MASK: u8 = 0x07;
 const PHY_STAT_LAN_ON: u8 = 3;
+const BMSR_LSTATUS: u8 = 0x04;
 
 /// All of them.
 pub struct Registers {
@@ -72,6 +74,7 @@ impl Registers {
             PLA_CR => byte & !CR_RST,
             PLA_OOB_CTRL => byte | READY_AND_EMPTY,
             PLA_PHYSTATUS => byte | LINK_AT_GIGABIT,
+            PHY_BMSR => byte | BMSR_LSTATUS,
             PHY_STATUS => byte & !PHY_STAT_MASK | PHY_STAT_LAN_ON,
             _ => byte,
         }
