@@ -115,6 +115,9 @@ impl Queue {
         let builder = Builder::new(building, buffers)?;
         let mut socket = Socket::open(interface, number, &options, buffers)?;
         socket.fill();
+        // Bound without a frame to fill, a NIC with zero copy waits to be told of them; what arrives
+        // until then is lost.
+        let _ = socket.wake_rx();
         Ok(Self {
             socket,
             buffers: Rc::clone(buffers),

@@ -28,6 +28,8 @@ const BATCH: u32 = 64;
 const BATCHES: u32 = 64;
 /// Ethernet header and two VLAN tags.
 const LINK_HEADER: u32 = 14 + 2 * 4;
+/// Cards with zero copy may fill whole KiB only, of which frames of 2048 bytes leave one (igb).
+const FRAME_SIZE: u32 = 4096;
 /// Frames that wait to be filled, over all queues.
 const FILL: u32 = 16_384;
 
@@ -138,19 +140,19 @@ fn open_both(nics: [&Nic; 2], rules: &Rules, mode: Mode) -> Result<[End; 2]> {
     let total: u32 = nics.iter().map(|nic| nic.rx_queues().max(1)).sum();
     let fill = (FILL / total).clamp(64, 1024);
     let longest = nics.iter().map(|nic| nic.mtu()).max().unwrap_or_default() + LINK_HEADER;
-    let frame_size = if longest <= 2048 - KERNEL_HEADROOM { 2048 } else { 4096 };
     let ring = fill.next_power_of_two();
     let options = Options {
         rx_size: ring,
         tx_size: ring,
         fill,
         mode,
-        multi_buffer: longest > frame_size - KERNEL_HEADROOM,
+        multi_buffer: longest > FRAME_SIZE - KERNEL_HEADROOM,
         busy_poll: None,
     };
     // As many as all rings hold.
     let frames = total * (fill + 2 * ring);
-    let buffers = Buffers::new(Layout { frames, frame_size, copies: 1, ..Layout::default() })?;
+    let layout = Layout { frames, frame_size: FRAME_SIZE, copies: 1, ..Layout::default() };
+    let buffers = Buffers::new(layout)?;
     let end = |nic: &Nic| -> Result<End> {
         let policy = CopyPolicy { rx_copybreak: 0, max_linear: 0, split: false };
         let config = Config {
