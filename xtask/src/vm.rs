@@ -202,7 +202,8 @@ impl Cell<'_> {
         match output {
             Ok(output) => {
                 for line in output.printed.lines() {
-                    if seen.read(line) || verbose {
+                    let is_record = line.starts_with(table::RECORD);
+                    if seen.read(line) && !is_record || verbose {
                         report += &format!("{line}\n");
                     }
                 }

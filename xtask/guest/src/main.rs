@@ -137,7 +137,7 @@ fn run_tests(guest: &Guest) {
     for (name, test) in tests {
         let start = Instant::now();
         let outcome = panic::catch_unwind(AssertUnwindSafe(|| test(guest)));
-        println!("{:.1} s", start.elapsed().as_secs_f32());
+        println!("{name}: {:.1} s", start.elapsed().as_secs_f32());
         match outcome {
             Ok(outcome) => {
                 if let Outcome::Skipped(why) = outcome {

@@ -13,7 +13,7 @@ use super::kernel::Kernel;
 use crate::process::root;
 
 /// In front of what a guest reports of one setting.
-const RECORD: &str = "record: ";
+pub const RECORD: &str = "record: ";
 
 const ABSENT: &str = "–";
 
