@@ -267,7 +267,7 @@ impl Opening<'_> {
         flags: u16,
         first: Option<BorrowedFd<'_>>,
     ) -> io::Result<()> {
-        const ATTEMPTS: u32 = 200;
+        const ATTEMPTS: u32 = 2000;
         const PAUSE: Duration = Duration::from_millis(1);
         let bind = || sys::bind(socket, self.interface.ifindex, self.queue, flags, first);
         for _ in 0..ATTEMPTS {
