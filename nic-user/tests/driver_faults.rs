@@ -350,10 +350,9 @@ fn held_packets_are_bounced_when_frames_run_low() {
     }
     let built = rig.port.statistics().unwrap()[0].built;
     assert!(built.frag_alloc > 150, "{built:?}");
-    assert_eq!(
-        rig.port.buffers().frames().account().held + built.frag_alloc as u32,
-        held.len() as u32
-    );
+    // The kernel's own multicast, which the rig drops, may have been bounced, too.
+    let kept = rig.port.buffers().frames().account().held;
+    assert!(kept + built.frag_alloc as u32 >= held.len() as u32, "{kept} kept, {built:?}");
     // The buffers run out too.
     while rig.port.buffers().frames().account().held < 64 {
         send(&rig.lab, 100, 10);
