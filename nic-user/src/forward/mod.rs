@@ -17,6 +17,9 @@ use std::time::Duration;
 pub use in_kernel::InKernel;
 pub use in_rings::InRings;
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use crate::error::Result;
 
 /// What is forwarded.
@@ -43,8 +46,9 @@ pub struct Counts {
     pub dropped: Drops,
 }
 
-/// Frames that were dropped, by reason.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Frames dropped, by reason. The names are those of the JSON, too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "Dropped", description = "Frames dropped, by reason.")]
 pub struct Drops {
     /// They arrived faster than they were taken from the rings.
     pub missed: u64,

@@ -40,28 +40,7 @@ pub struct Direction {
     /// Frames left to the kernel's stack: only in the kernel, where that is still possible.
     pub passed: u64,
     /// Frames dropped, by reason: only with rings.
-    pub dropped: Dropped,
-}
-
-/// Frames dropped, by reason.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Dropped {
-    /// They arrived faster than they were taken from the rings.
-    pub missed: u64,
-    /// The interface did not send fast enough, or was down.
-    pub no_room: u64,
-    /// Longer than the other interface sends.
-    pub too_long: u64,
-    /// Lengths, version or checksum of the IP header are wrong.
-    pub malformed: u64,
-    /// Not addressed to this host's Ethernet address.
-    pub not_ours: u64,
-    /// The hop limit is used up.
-    pub expired: u64,
-    /// No route, or not through either interface.
-    pub no_route: u64,
-    /// The next hop's Ethernet address is not known yet.
-    pub no_neighbour: u64,
+    pub dropped: Drops,
 }
 
 impl Document {
@@ -91,23 +70,6 @@ impl Document {
 impl Direction {
     fn new(from: &str, way: String, counts: Counts) -> Self {
         let Counts { packets, bytes, forwarded, passed, dropped } = counts;
-        let dropped = dropped.into();
         Self { from: from.to_owned(), way, packets, bytes, forwarded, passed, dropped }
-    }
-}
-
-impl From<Drops> for Dropped {
-    fn from(drops: Drops) -> Self {
-        let Drops {
-            missed,
-            no_room,
-            too_long,
-            malformed,
-            not_ours,
-            expired,
-            no_route,
-            no_neighbour,
-        } = drops;
-        Self { missed, no_room, too_long, malformed, not_ours, expired, no_route, no_neighbour }
     }
 }
