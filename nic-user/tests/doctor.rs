@@ -45,7 +45,7 @@ fn a_lab_is_healthy_and_the_document_is_what_its_schema_says() {
     {
         assert!(!findings(machine, check).is_empty(), "{check}: {machine}");
     }
-    assert_eq!(findings(machine, "programs"), ["ok the kernel takes all 4, frags included"]);
+    assert_eq!(findings(machine, "programs"), ["ok the kernel takes all 6, frags included"]);
     let veth = &document["interfaces"][0]["findings"];
     let attach = "ok would be attached in native mode, with the single-buffer build";
     assert_eq!(findings(veth, "attach"), [attach]);
