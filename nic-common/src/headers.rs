@@ -171,6 +171,12 @@ impl Flags {
         Self(self.0 | other.0)
     }
 
+    /// All other flags.
+    #[inline(always)]
+    pub const fn complement(self) -> Self {
+        Self(!self.0)
+    }
+
     #[inline(always)]
     fn set(&mut self, other: Self) {
         self.0 |= other.0;

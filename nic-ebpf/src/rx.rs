@@ -69,6 +69,14 @@ fn count_flags(ctx: &XdpContext, counters: &mut RxCounters, info: &HeaderInfo, l
     if flags.any(Flags::VLAN) {
         counters.vlan += 1;
     }
+    if flags.any(Flags::VLAN.complement()) {
+        count_rare_flags(ctx, counters, info, len);
+    }
+}
+
+#[inline(always)]
+fn count_rare_flags(ctx: &XdpContext, counters: &mut RxCounters, info: &HeaderInfo, len: u32) {
+    let flags = info.flags;
     if flags.any(Flags::TUNNEL) {
         counters.tunnelled += 1;
     }

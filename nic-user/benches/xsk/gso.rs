@@ -115,7 +115,13 @@ fn send_segments(queue: &mut Queue, headers: &[u8], payload: &[u8], size: usize)
 }
 
 fn send_frame(queue: &mut Queue, buffers: &Buffers, frame: &[u8]) -> Result<()> {
-    let free = buffers.frames().take().ok_or_else(|| Error::failed("no frame is free"))?;
+    let free = loop {
+        match buffers.frames().take() {
+            Some(free) => break free,
+            // All are on their way; those that have arrived come back.
+            None => queue.flush()?,
+        }
+    };
     let mut frag = Frag::empty(free, 0);
     frag.append(frame);
     let mut sent = queue.send_frame(frag, false);
