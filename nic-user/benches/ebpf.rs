@@ -16,17 +16,24 @@
 //! "one push" plus half of that is what `nic_rx` takes with its metadata, over an empty program.
 
 mod measure;
-mod raw_bpf;
 
 use std::{
     error::Error,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    io, iter,
+    os::fd::{AsFd, BorrowedFd},
 };
 
 use measure::{Floors, Spread};
 use nic_common::metadata::Metadata;
 use nic_user::{
+    bench::cpu::ThreadClock,
     lab::{
+        bpf::{
+            Hook, Program, TC_ACT_UNSPEC, XDP_PASS,
+            insn::{Body, Helper, R1, R2, R3, R6, call, copy, map, mov},
+            map::Descriptors,
+            test_run,
+        },
         frames::{Ends, gre, hop_by_hop, vlan},
         traffic::IpVersion::{V4, V6},
     },
@@ -36,7 +43,6 @@ use nic_user::{
         table::{Align, Table},
     },
 };
-use raw_bpf::Kind;
 
 /// Rounds of one measurement, an odd number.
 const ROUNDS: usize = 15;
@@ -50,8 +56,6 @@ const REPEAT: u32 = 20_000;
 /// The most ns that any program may take.
 const FLOOR: f64 = 15.0;
 
-const XDP_PASS: i32 = 2;
-const TC_ACT_UNSPEC: i32 = -1;
 const META: i32 = Metadata::SIZE as i32;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -104,8 +108,8 @@ fn xdp(floors: &mut Floors) -> Result<()> {
     ];
     let mut table = Table::new(columns);
     let mut programs = Programs::new()?;
-    for (build, kind) in [(Build::SingleBuffer, Kind::Xdp), (Build::Frags, Kind::XdpFrags)] {
-        let bench = XdpBench::new(programs.xdp(build)?, kind)?;
+    for (build, hook) in [(Build::SingleBuffer, Hook::Xdp), (Build::Frags, Hook::XdpFrags)] {
+        let bench = XdpBench::new(programs.xdp(build)?, hook)?;
         for sample in samples() {
             let (with, without) = bench.measure(&sample)?;
             table.push([sample.title.into(), build.name().into(), with.text(), without.text()]);
@@ -121,21 +125,21 @@ fn xdp(floors: &mut Floors) -> Result<()> {
 /// One build of the XDP program, with all that it is compared with.
 struct XdpBench<'p> {
     program: BorrowedFd<'p>,
-    empty: OwnedFd,
+    empty: Program,
     behind_pop: Chain,
     one_push: Chain,
     two_pushes: Chain,
 }
 
 impl<'p> XdpBench<'p> {
-    fn new(program: BorrowedFd<'p>, kind: Kind) -> Result<Self> {
-        let pushing = |times| raw_bpf::load(kind, &raw_bpf::adjust_meta(-META, times, XDP_PASS));
+    fn new(program: BorrowedFd<'p>, hook: Hook) -> Result<Self> {
+        let pushing = |times| Program::load(hook, &moving(-META, times).ending_in(XDP_PASS));
         Ok(Self {
             program,
-            empty: raw_bpf::load(kind, &raw_bpf::nothing(XDP_PASS))?,
-            behind_pop: Chain::new(kind, 1, program)?,
-            one_push: Chain::new(kind, 1, pushing(1)?.as_fd())?,
-            two_pushes: Chain::new(kind, 2, pushing(2)?.as_fd())?,
+            empty: Program::returning(hook, XDP_PASS)?,
+            behind_pop: Chain::new(hook, 1, program)?,
+            one_push: Chain::new(hook, 1, pushing(1)?.as_fd())?,
+            two_pushes: Chain::new(hook, 2, pushing(2)?.as_fd())?,
         })
     }
 
@@ -163,7 +167,7 @@ fn round<const N: usize>(programs: [BorrowedFd<'_>; N], sample: &Sample) -> Resu
     let mut fastest = [f64::INFINITY; N];
     for _ in 0..TURNS {
         for (fastest, program) in fastest.iter_mut().zip(programs) {
-            *fastest = fastest.min(raw_bpf::time(program, &sample.frame, REPEAT)?);
+            *fastest = fastest.min(time(program, &sample.frame)?);
         }
     }
     Ok(fastest)
@@ -171,16 +175,21 @@ fn round<const N: usize>(programs: [BorrowedFd<'_>; N], sample: &Sample) -> Resu
 
 /// A program that takes metadata off and goes on with another by tail call.
 struct Chain {
-    first: OwnedFd,
+    first: Program,
     /// The kernel empties a program array that nobody has open.
-    _array: OwnedFd,
+    _next: Descriptors,
 }
 
 impl Chain {
-    fn new(kind: Kind, pops: usize, next: BorrowedFd<'_>) -> Result<Self> {
-        let array = raw_bpf::array_of(next)?;
-        let first = raw_bpf::load(kind, &raw_bpf::adjust_meta_then(META, pops, array.as_fd()))?;
-        Ok(Self { first, _array: array })
+    fn new(hook: Hook, pops: usize, program: BorrowedFd<'_>) -> Result<Self> {
+        let next = Descriptors::of_programs(1)?;
+        next.insert(0, program)?;
+        let first = moving(META, pops)
+            .then([copy(R1, R6)])
+            .then(map(R2, next.as_fd()))
+            .then([mov(R3, 0), call(Helper::TailCall)])
+            .ending_in(0);
+        Ok(Self { first: Program::load(hook, &first)?, _next: next })
     }
 
     fn first(&self) -> BorrowedFd<'_> {
@@ -188,11 +197,27 @@ impl Chain {
     }
 }
 
+/// Moves the start of the metadata by `bytes`, `times` times.
+fn moving(bytes: i32, times: usize) -> Body {
+    let one = [copy(R1, R6), mov(R2, bytes), call(Helper::AdjustMeta)];
+    Body::default().then([copy(R6, R1)]).then(iter::repeat_n(one, times).flatten())
+}
+
+/// The CPU time of one run of a program over a frame, in ns.
+///
+/// The kernel's own figure is whole nanoseconds, so the clock of this thread is taken.
+fn time(program: BorrowedFd<'_>, frame: &[u8]) -> io::Result<f64> {
+    let clock = ThreadClock::current();
+    let start = clock.read()?;
+    test_run(program, frame, REPEAT)?;
+    Ok((clock.read()? - start).as_nanos() as f64 / f64::from(REPEAT))
+}
+
 fn tc(floors: &mut Floors) -> Result<()> {
     let mut table = Table::new([("TC", Align::Left), ("", Align::Left), ("NS", Align::Right)]);
     let (mut ingress, mut egress) = (Programs::new()?, Programs::new()?);
     let programs = [("nic_ingress", ingress.ingress()?), ("nic_egress", egress.egress()?)];
-    let empty = raw_bpf::load(Kind::Classifier, &raw_bpf::nothing(TC_ACT_UNSPEC))?;
+    let empty = Program::returning(Hook::TcIngress, TC_ACT_UNSPEC)?;
     for sample in samples().iter().filter(|sample| sample.fast) {
         for (name, program) in &programs {
             let mut over_empty = Vec::new();

@@ -4,14 +4,13 @@
 mod attached;
 mod common;
 mod ethtool;
-mod generator;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use attached::{Attached, number, per_queue, poll};
-use generator::Generator;
 use nic_user::lab::frames::Ends;
+use nic_user::lab::generator::Generator;
 use nic_user::lab::traffic::{self, IpVersion};
 use nic_user::lab::{Host, Lab, Shape};
 use nic_user::offload::{Attachment, Slot};
@@ -55,7 +54,6 @@ fn a_million_frames_are_a_million() {
         // Lets veth take frames that are redirected to it, as native XDP on it does.
         ethtool::set(lab.b(), "rx-gro", true);
         let attached = variant.attach(lab.b());
-        let generator = Generator::new(lab.a());
         // To somebody else, so that the stack lets go of them at once.
         let mut ends = Ends::between(lab.a(), lab.b());
         ends.mac[1] = [0x02, 0, 0, 0, 0, 0x99];
@@ -68,7 +66,8 @@ fn a_million_frames_are_a_million() {
             ends.ethernet(ends.ipv6(ends.tcp(IpVersion::V6, &[0; 1400]))),
         ];
         for frame in &frames {
-            generator.send(frame, EACH);
+            let generator = Generator::new(lab.a(), frame.clone()).unwrap();
+            lab.a().run(|| generator.send(EACH)).unwrap().unwrap();
         }
         let stats = attached.settled();
         let rx = &stats["total"]["rx"];

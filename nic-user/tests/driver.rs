@@ -2,7 +2,6 @@
 
 #[macro_use]
 mod common;
-mod generator;
 mod port;
 
 use std::net::UdpSocket;
@@ -20,11 +19,10 @@ use nic_user::driver::{
 use nic_user::lab::{
     Lab, Shape,
     frames::{Ends, vlan},
+    sockets::ToSockets,
     traffic::{self, IpVersion::V4, IpVersion::V6},
 };
-use port::{LAYOUT, PATIENCE, Rig, SPLIT, WHOLE, assert_every_frame_is_home, config, open, shape};
-
-use generator::ToSockets;
+use port::{LAYOUT, PATIENCE, Rig, SPLIT, WHOLE, assert_every_frame_is_home, config, shape};
 
 /// UDP frames of a lab, one for each length of payload.
 fn frames(lab: &Lab, lens: impl IntoIterator<Item = usize>) -> Vec<Vec<u8>> {
@@ -114,9 +112,9 @@ fn a_packet_of_parts_is_sent_as_one() {
         traffic::send_frames(rig.lab.a(), &sent).unwrap();
         let packets = rig.receive(2);
         assert_eq!(packets[1].frags.len(), 1);
-        let sockets = ToSockets::attach(rig.lab.a());
+        let sockets = ToSockets::attach(rig.lab.a()).unwrap();
         let there = Buffers::new(LAYOUT).unwrap();
-        let mut peer = open(rig.lab.a(), &sockets, &config, &there).unwrap();
+        let mut peer = sockets.open(rig.lab.a(), &config, &there).unwrap();
         let queue = &mut rig.port.queues_mut()[0];
         for packet in packets {
             queue.send(packet).unwrap();
@@ -146,10 +144,10 @@ fn jumbo_packets_come_in_several_frames() {
 fn frames_go_on_to_another_port_of_the_same_memory_without_a_copy() {
     needs_root!();
     let lab = Lab::new(shape(1)).unwrap();
-    let [a, b] = [lab.a(), lab.b()].map(ToSockets::attach);
+    let [a, b] = [lab.a(), lab.b()].map(|host| ToSockets::attach(host).unwrap());
     let buffers = Buffers::new(LAYOUT).unwrap();
-    let mut first = open(lab.b(), &b, &config(WHOLE), &buffers).unwrap();
-    let mut second = open(lab.a(), &a, &config(WHOLE), &buffers).unwrap();
+    let mut first = b.open(lab.b(), &config(WHOLE), &buffers).unwrap();
+    let mut second = a.open(lab.a(), &config(WHOLE), &buffers).unwrap();
     assert_eq!(
         second.queues()[0].access(),
         &Access::Copy("as the first socket of this memory".into())
@@ -273,11 +271,11 @@ fn pseudo_sum(frame: &[u8]) -> u16 {
 fn a_policy_that_copies_more_than_a_buffer_holds_is_refused() {
     needs_root!();
     let lab = Lab::new(shape(1)).unwrap();
-    let sockets = ToSockets::attach(lab.b());
+    let sockets = ToSockets::attach(lab.b()).unwrap();
     let buffers = Buffers::new(LAYOUT).unwrap();
     let policy = CopyPolicy { rx_copybreak: 257, ..CopyPolicy::DEFAULT };
     let building = Building { policy, bounce_below: 0 };
-    let error = open(lab.b(), &sockets, &config(building), &buffers).unwrap_err();
+    let error = sockets.open(lab.b(), &config(building), &buffers).unwrap_err();
     assert!(error.to_string().contains("copies up to 257 bytes, the buffers have 256"), "{error}");
 }
 
@@ -285,16 +283,16 @@ fn a_policy_that_copies_more_than_a_buffer_holds_is_refused() {
 fn the_mode_is_told_with_its_reason() {
     needs_root!();
     let lab = Lab::new(shape(1)).unwrap();
-    let sockets = ToSockets::attach(lab.b());
+    let sockets = ToSockets::attach(lab.b()).unwrap();
     let mut config = config(WHOLE);
     let cases =
         [(Mode::Copy, "copy (asked for)"), (Mode::Auto, "copy (its driver has no zero copy)")];
     for (mode, text) in cases {
         config.options.mode = mode;
-        let port = open(lab.b(), &sockets, &config, &Buffers::new(LAYOUT).unwrap()).unwrap();
+        let port = sockets.open(lab.b(), &config, &Buffers::new(LAYOUT).unwrap()).unwrap();
         assert_eq!(port.queues()[0].access().to_string(), text);
     }
     config.options.mode = Mode::ZeroCopy;
-    let error = open(lab.b(), &sockets, &config, &Buffers::new(LAYOUT).unwrap()).unwrap_err();
+    let error = sockets.open(lab.b(), &config, &Buffers::new(LAYOUT).unwrap()).unwrap_err();
     assert!(error.to_string().contains("queue 0 of nic-b"), "{error}");
 }

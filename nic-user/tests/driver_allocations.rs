@@ -2,7 +2,6 @@
 
 #[macro_use]
 mod common;
-mod generator;
 mod port;
 
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -2,19 +2,18 @@
 
 #[macro_use]
 mod common;
-mod generator;
 mod port;
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, stdin};
 use std::net::UdpSocket;
-use std::os::fd::AsRawFd;
+use std::os::fd::AsFd;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::rc::Rc;
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use generator::ToSockets;
+use aya::maps::{Map, MapData, XskMap};
 use nic_user::driver::buffers::{Buffers, Layout};
 use nic_user::driver::packet::Frag;
 use nic_user::driver::port::Port;
@@ -22,11 +21,11 @@ use nic_user::driver::queue::{Queue, Refusal};
 use nic_user::driver::receive::Building;
 use nic_user::error::Kind;
 use nic_user::lab::frames::Ends;
+use nic_user::lab::sockets::ToSockets;
 use nic_user::lab::traffic::{self, IpVersion::V4};
 use nic_user::lab::{Host, Lab, Shape};
 use nic_user::nic::namespace::NetNs;
-use nix::fcntl::{FcntlArg, FdFlag, fcntl};
-use port::{LAYOUT, PATIENCE, Rig, SPLIT, WHOLE, assert_every_frame_is_home, config, open, shape};
+use port::{LAYOUT, PATIENCE, Rig, SPLIT, WHOLE, assert_every_frame_is_home, config, shape};
 
 fn frame(lab: &Lab, len: usize) -> Vec<u8> {
     let ends = Ends::between(lab.a(), lab.b());
@@ -69,7 +68,7 @@ fn a_queue_in_use_is_refused() {
     needs_root!();
     let rig = Rig::new(LAYOUT, &config(WHOLE));
     let buffers = Buffers::new(LAYOUT).unwrap();
-    let error = open(rig.lab.b(), &rig.sockets, &config(WHOLE), &buffers).unwrap_err();
+    let error = rig.sockets.open(rig.lab.b(), &config(WHOLE), &buffers).unwrap_err();
     assert!(
         error.to_string().contains("open queue 0 of nic-b: Device or resource busy"),
         "{error}"
@@ -82,10 +81,10 @@ fn a_queue_in_use_is_refused() {
 fn a_closed_port_opens_again_at_once() {
     needs_root!();
     let lab = Lab::new(shape(1)).unwrap();
-    let sockets = ToSockets::attach(lab.b());
+    let sockets = ToSockets::attach(lab.b()).unwrap();
     let buffers = Buffers::new(LAYOUT).unwrap();
     for round in 1..=5 {
-        let mut port = open(lab.b(), &sockets, &config(SPLIT), &buffers).unwrap();
+        let mut port = sockets.open(lab.b(), &config(SPLIT), &buffers).unwrap();
         send(&lab, 1000, round);
         drop(port::receive(&mut port, round));
         drop(port);
@@ -97,10 +96,10 @@ fn a_closed_port_opens_again_at_once() {
 fn a_queue_that_is_not_there_is_refused() {
     needs_root!();
     let lab = Lab::new(shape(1)).unwrap();
-    let sockets = ToSockets::attach(lab.b());
+    let sockets = ToSockets::attach(lab.b()).unwrap();
     let mut config = config(WHOLE);
     config.queues = vec![7];
-    let error = open(lab.b(), &sockets, &config, &Buffers::new(LAYOUT).unwrap()).unwrap_err();
+    let error = sockets.open(lab.b(), &config, &Buffers::new(LAYOUT).unwrap()).unwrap_err();
     assert!(error.to_string().contains("open queue 7 of nic-b"), "{error}");
     assert!(error.fix().unwrap().contains("so many queues"), "{error:?}");
 }
@@ -178,10 +177,10 @@ fn another_name_and_another_mtu_change_nothing() {
 fn the_kernel_keeps_a_queue_whose_rings_are_open() {
     needs_root!();
     let lab = Lab::new(shape(4)).unwrap();
-    let sockets = ToSockets::attach(lab.b());
+    let sockets = ToSockets::attach(lab.b()).unwrap();
     let mut config = config(WHOLE);
     config.queues = vec![3];
-    let port = open(lab.b(), &sockets, &config, &Buffers::new(LAYOUT).unwrap()).unwrap();
+    let port = sockets.open(lab.b(), &config, &Buffers::new(LAYOUT).unwrap()).unwrap();
     let channels = |count: &str| {
         let mut command = Command::new("ip");
         command.args([
@@ -371,9 +370,9 @@ fn held_packets_are_bounced_when_frames_run_low() {
 
 const CHILD: &str = "NIC_DRIVER_CHILD";
 
-/// Runs another process of this test binary with `arguments` for its one test, in this host.
+/// Runs another process of this test binary with `arguments` for its one test, in this host; its
+/// standard input is the map of the sockets.
 fn child(host: &Host, sockets: &ToSockets, wrapper: &[&str]) -> Child {
-    fcntl(sockets, FcntlArg::F_SETFD(FdFlag::empty())).unwrap();
     let exe = std::env::current_exe().unwrap();
     let mut arguments: Vec<_> = wrapper.iter().map(|it| it.to_string()).collect();
     arguments.push(exe.to_str().unwrap().to_owned());
@@ -381,7 +380,8 @@ fn child(host: &Host, sockets: &ToSockets, wrapper: &[&str]) -> Child {
     command
         .args(&arguments[1..])
         .args(["--exact", "the_other_process", "--nocapture"])
-        .env(CHILD, format!("{} {} {}", host.netns_name(), host.ifindex(), sockets.as_raw_fd()))
+        .env(CHILD, format!("{} {}", host.netns_name(), host.ifindex()))
+        .stdin(sockets.as_fd().try_clone_to_owned().unwrap())
         .stdout(Stdio::piped());
     command.spawn().unwrap()
 }
@@ -390,17 +390,18 @@ fn child(host: &Host, sockets: &ToSockets, wrapper: &[&str]) -> Child {
 #[test]
 fn the_other_process() {
     let Ok(place) = std::env::var(CHILD) else { return };
-    let [netns, ifindex, map] = place.split(' ').collect::<Vec<_>>()[..] else { panic!("{place}") };
+    let [netns, ifindex] = place.split(' ').collect::<Vec<_>>()[..] else { panic!("{place}") };
     let netns = NetNs::named(netns).unwrap();
     let interface = nic_user::driver::Interface {
         name: "nic-b",
         ifindex: ifindex.parse().unwrap(),
         netns: Some(&netns),
     };
-    let map: i32 = map.parse().unwrap();
+    let map = MapData::from_fd(stdin().as_fd().try_clone_to_owned().unwrap()).unwrap();
+    let mut map = XskMap::try_from(Map::XskMap(map)).unwrap();
     let buffers = Buffers::new(Layout { frames: 4096, ..LAYOUT }).unwrap();
     let port = Port::open(&interface, &config(WHOLE), &buffers, |queue, socket| {
-        generator::insert(map, queue, socket.as_raw_fd()).unwrap();
+        map.set(queue, socket, 0).unwrap();
         Ok(())
     });
     match port {
@@ -430,7 +431,7 @@ fn first_line(child: &mut Child) -> (String, BufReader<ChildStdout>) {
 fn after_kill_9_traffic_is_the_kernels_and_the_queue_is_free() {
     needs_root!();
     let lab = Lab::new(shape(1)).unwrap();
-    let sockets = ToSockets::attach(lab.b());
+    let sockets = ToSockets::attach(lab.b()).unwrap();
     let receiver = lab.b().run(|| UdpSocket::bind((lab.b().ipv4(), 9))).unwrap().unwrap();
     receiver.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
     let mut child = child(lab.b(), &sockets, &[]);
@@ -445,7 +446,7 @@ fn after_kill_9_traffic_is_the_kernels_and_the_queue_is_free() {
         receiver.recv(&mut [0; 200]).is_ok_and(|len| len == 100)
     });
     let buffers = Buffers::new(LAYOUT).unwrap();
-    let mut port = open(lab.b(), &sockets, &config(WHOLE), &buffers).unwrap();
+    let mut port = sockets.open(lab.b(), &config(WHOLE), &buffers).unwrap();
     send(&lab, 100, 1);
     assert_eq!(port::receive(&mut port, 1).len(), 1);
 }
@@ -454,7 +455,7 @@ fn after_kill_9_traffic_is_the_kernels_and_the_queue_is_free() {
 fn memory_that_may_not_be_locked_is_told_with_the_limit_to_raise() {
     needs_root!();
     let lab = Lab::new(shape(1)).unwrap();
-    let sockets = ToSockets::attach(lab.b());
+    let sockets = ToSockets::attach(lab.b()).unwrap();
     let wrapper = [
         "prlimit",
         "--memlock=65536",

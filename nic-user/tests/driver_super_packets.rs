@@ -3,7 +3,6 @@
 
 #[macro_use]
 mod common;
-mod generator;
 mod port;
 
 use std::{

@@ -3,7 +3,6 @@
 mod attached;
 mod common;
 mod ethtool;
-mod generator;
 
 use std::{
     fs,

@@ -1,7 +1,6 @@
 //! The kernel's TCP at the other end: it gets what we segment, and we merge what it sends.
 
 mod common;
-mod generator;
 mod port;
 mod tap;
 mod wire;

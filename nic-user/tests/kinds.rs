@@ -3,7 +3,6 @@
 mod attached;
 mod common;
 mod ethtool;
-mod generator;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -14,9 +13,11 @@ use attached::{Attached, number};
 use nic_common::counters::{header_bin, header_bin_start, size_bin, size_bin_start};
 use nic_common::headers::{Flags, HeaderInfo};
 use nic_common::policy::{CopyPolicy, Verdict};
+use nic_user::lab::bpf::insn::{EXIT, Helper, R1, R2, call, mov};
+use nic_user::lab::bpf::{Hook, Link, Program};
 use nic_user::lab::frames::{Ends, vlan};
 use nic_user::lab::traffic::{self, IpVersion};
-use nic_user::lab::{Lab, Shape};
+use nic_user::lab::{Host, Lab, Shape};
 use serde_json::Value;
 
 /// What nicctl should have counted, by the native header walk.
@@ -347,6 +348,15 @@ fn send_paged(socket: &UdpSocket, payload: &[u8]) {
     assert_eq!(sent, payload.len() as isize, "{}", io::Error::last_os_error());
 }
 
+/// What leaves `lo` of a host arrives at its interface instead, past XDP in the driver.
+fn redirect_loopback(host: &Host) -> Link {
+    const BPF_F_INGRESS: i32 = 1;
+    let ifindex = host.ifindex() as i32;
+    let redirect = [mov(R1, ifindex), mov(R2, BPF_F_INGRESS), call(Helper::Redirect), EXIT];
+    let loopback = host.links(|links| links.by_name("lo")).unwrap().ifindex;
+    Program::load(Hook::TcEgress, &redirect).unwrap().attach(host, loopback).unwrap()
+}
+
 #[test]
 fn small_packets_in_pieces_are_pulled_together() {
     needs_root!();
@@ -354,7 +364,7 @@ fn small_packets_in_pieces_are_pulled_together() {
     let quiet = Quiet::new(1500);
     let host = quiet.lab.b();
     let attached = Attached::new(host, &["--mode", "native"]);
-    let _link = generator::redirect_loopback(host);
+    let _link = redirect_loopback(host);
     let socket = host.run(|| UdpSocket::bind("127.0.0.1:0")).unwrap().unwrap();
     socket.connect("127.0.0.1:9").unwrap();
     let mut expected = [0; 4];

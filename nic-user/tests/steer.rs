@@ -2,7 +2,6 @@
 
 mod attached;
 mod common;
-mod generator;
 mod port;
 
 use std::net::{IpAddr, UdpSocket};
@@ -22,7 +21,7 @@ use nic_user::{
     },
     offload::Rings,
 };
-use port::{LAYOUT, PATIENCE, WHOLE, assert_every_frame_is_home, config, interface, shape};
+use port::{LAYOUT, PATIENCE, WHOLE, assert_every_frame_is_home, config, shape};
 
 fn rules(rules: &[Rule]) -> Rules {
     Rules::new(rules).unwrap()
@@ -33,7 +32,7 @@ fn steered(host: &Host, queues: &[u32], rules: &Rules) -> Port {
     config.queues = queues.to_vec();
     config.options.fill = 32;
     let buffers = Buffers::new(LAYOUT).unwrap();
-    Port::steered(&interface(host), &config, rules, &buffers).unwrap()
+    Port::steered(&host.into(), &config, rules, &buffers).unwrap()
 }
 
 fn is_attached(host: &Host) -> bool {

@@ -1,10 +1,10 @@
 //! What is said before attaching agrees with what the kernel says then.
 
 mod common;
-mod pass;
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 
+use nic_user::lab::bpf::{Hook, Program, XDP_PASS};
 use nic_user::lab::{Host, Lab, Shape};
 use nic_user::netlink::link::{Links, XdpMode};
 use nic_user::netlink::{self, Error};
@@ -12,10 +12,15 @@ use nic_user::nic::drivers::facts;
 use nic_user::nic::preflight::{Machine, needs_frags, xdp_findings};
 use nic_user::nic::{InterfaceName, Nic};
 
+/// A program that is not nicctl's.
+fn pass(hook: Hook) -> Program {
+    Program::returning(hook, XDP_PASS).unwrap()
+}
+
 fn attach(
     host: &Host,
     ifindex: u32,
-    program: Option<&OwnedFd>,
+    program: Option<&Program>,
     mode: XdpMode,
 ) -> netlink::Result<Option<String>> {
     let program = program.map(AsFd::as_fd);
@@ -41,7 +46,7 @@ fn blocks(nic: &Nic, mode: XdpMode) -> bool {
 fn veth_takes_single_buffers_up_to_its_limit_and_frags_beyond() {
     needs_root!();
     let lab = Lab::new(Shape::default()).unwrap();
-    let (single, frags) = (pass::load(0), pass::load(pass::HAS_FRAGS));
+    let [single, frags] = [Hook::Xdp, Hook::XdpFrags].map(pass);
     let host = lab.b();
     let ifindex = host.ifindex();
 
@@ -72,7 +77,7 @@ fn veth_takes_single_buffers_up_to_its_limit_and_frags_beyond() {
 fn the_kernel_says_why_two_modes_do_not_go_together() {
     needs_root!();
     let lab = Lab::new(Shape::default()).unwrap();
-    let program = pass::load(0);
+    let program = pass(Hook::Xdp);
     let (host, ifindex) = (lab.b(), lab.b().ifindex());
     attach(host, ifindex, Some(&program), XdpMode::Generic).unwrap();
     let error = attach(host, ifindex, Some(&program), XdpMode::Native).unwrap_err();
@@ -86,7 +91,7 @@ fn the_kernel_says_why_two_modes_do_not_go_together() {
 fn the_loopback_device_is_left_generic() {
     needs_root!();
     let lab = Lab::new(Shape::default()).unwrap();
-    let (host, program) = (lab.a(), pass::load(0));
+    let (host, program) = (lab.a(), pass(Hook::Xdp));
     let lo = read(host, "lo");
     assert!(!blocks(&lo, XdpMode::Generic));
     attach(host, lo.ifindex(), Some(&program), XdpMode::Generic).unwrap();

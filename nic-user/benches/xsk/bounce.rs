@@ -18,11 +18,10 @@ use nic_user::{
         receive::{Building, Built},
     },
     error::Result,
-    lab::{Lab, Shape, frames::Ends, traffic::IpVersion::V4},
+    lab::{Lab, Shape, frames::Ends, sockets::ToSockets, traffic::IpVersion::V4},
 };
 
 use super::{
-    generator::ToSockets,
     ports::{WHOLE, open},
     stage::{KERNEL_CPU, PROGRAM_CPU, pin},
 };
@@ -81,14 +80,14 @@ pub fn measure(frames: u32, bounce: bool) -> Result<Outcome> {
 }
 
 fn consumer_port(lab: &Lab, frames: u32, bounce: bool) -> Result<(Port, ToSockets)> {
-    let sockets = ToSockets::attach(lab.b());
+    let sockets = ToSockets::attach(lab.b())?;
     let buffers = Buffers::new(Layout { frames, copies: 8192, ..Layout::default() })?;
     let building = Building { policy: WHOLE, bounce_below: if bounce { frames / 2 } else { 0 } };
     Ok((open(lab.b(), &sockets, building, frames, &buffers)?, sockets))
 }
 
 fn sender_port(lab: &Lab) -> Result<(Port, ToSockets)> {
-    let sockets = ToSockets::attach(lab.a());
+    let sockets = ToSockets::attach(lab.a())?;
     let building = Building { policy: WHOLE, bounce_below: 0 };
     let buffers = Buffers::new(Layout::default())?;
     Ok((open(lab.a(), &sockets, building, 64, &buffers)?, sockets))

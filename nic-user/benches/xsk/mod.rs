@@ -1,8 +1,6 @@
 //! The jobs, in C and over the driver.
 
 pub mod bounce;
-#[path = "../../tests/generator/mod.rs"]
-mod generator;
 pub mod gso;
 mod jobs;
 mod peer;

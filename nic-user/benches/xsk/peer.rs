@@ -3,7 +3,7 @@
 use std::{
     error::Error,
     io::Write,
-    os::fd::AsRawFd,
+    os::fd::{AsFd, AsRawFd},
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -43,7 +43,7 @@ impl Peer {
     }
 
     fn output(&self, stage: &Stage) -> Result<Vec<u8>> {
-        let sockets = stage.sockets.as_raw_fd();
+        let sockets = stage.sockets.as_fd().as_raw_fd();
         // The program inherits the map.
         fcntl(&stage.sockets, FcntlArg::F_SETFD(FdFlag::empty()))?;
         let mut command = Command::new(&self.program);

@@ -19,10 +19,10 @@ use nic_user::{
         receive::Building,
     },
     error::{Error, Result},
-    lab::{Host, Lab, Shape, frames::Ends, traffic::IpVersion::V4},
+    lab::{Host, Lab, Shape, frames::Ends, sockets::ToSockets, traffic::IpVersion::V4},
 };
 
-use super::{generator::ToSockets, ports::open};
+use super::ports::open;
 
 const LAYOUT: Layout = Layout {
     frames: 1024,
@@ -99,7 +99,7 @@ impl<'l> Soak<'l> {
         let ends = Ends::between(lab.a(), lab.b());
         let mut soak = Self {
             lab,
-            sockets: [lab.a(), lab.b()].map(ToSockets::attach),
+            sockets: [ToSockets::attach(lab.a())?, ToSockets::attach(lab.b())?],
             buffers: Buffers::new(LAYOUT)?,
             ports: [None, None],
             frame: ends.ethernet(ends.ipv4(ends.tcp(V4, &[0xa5; 1446]))),

@@ -1,24 +1,27 @@
 //! The lab that the programs run in: what they receive, and who takes what they send.
 
 use std::{
-    os::fd::OwnedFd,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     thread,
 };
 
 use nic_user::{
     error::Result,
-    lab::{Host, Lab, Shape, frames::Ends, traffic::IpVersion::V4},
+    lab::{
+        Host, Lab, Shape,
+        bpf::{Hook, Link, Program, XDP_DROP},
+        frames::Ends,
+        generator::Generator,
+        sockets::ToSockets,
+        traffic::IpVersion::V4,
+    },
 };
 use nix::{
     sched::{CpuSet, sched_setaffinity},
     unistd::Pid,
 };
 
-use super::{
-    Job,
-    generator::{Generator, ToSockets, drop_all},
-};
+use super::Job;
 
 /// Where the generator and the kernel's receiving run.
 pub const KERNEL_CPU: usize = 0;
@@ -33,8 +36,9 @@ pub struct Stage {
     /// What is received or sent.
     pub frame: Vec<u8>,
     pub sockets: ToSockets,
+    generator: Generator,
     /// Drops what the program sends.
-    _drop: OwnedFd,
+    _drop: Link,
     lab: Lab,
 }
 
@@ -44,9 +48,10 @@ impl Stage {
         let ends = Ends::between(lab.a(), lab.b());
         let mut frame = ends.ethernet(ends.ipv4(ends.udp(V4, &vec![0xa5; len - 42])));
         frame.truncate(len);
-        let sockets = ToSockets::attach(lab.b());
-        let drop = drop_all(lab.a());
-        Ok(Self { job, frame, sockets, _drop: drop, lab })
+        let sockets = ToSockets::attach(lab.b())?;
+        let drop = Program::returning(Hook::Xdp, XDP_DROP)?.attach(lab.a(), lab.a().ifindex())?;
+        let generator = Generator::new(lab.a(), frame.clone())?;
+        Ok(Self { job, frame, sockets, generator, _drop: drop, lab })
     }
 
     /// Where the program runs.
@@ -68,10 +73,12 @@ impl Stage {
     fn generate(&self, stop: &AtomicBool) {
         const AT_ONCE: u32 = 1 << 18;
         pin(KERNEL_CPU);
-        let generator = Generator::new(self.lab.a());
-        while !stop.load(Relaxed) {
-            generator.send(&self.frame, AT_ONCE);
-        }
+        let send = || {
+            while !stop.load(Relaxed) {
+                self.generator.send(AT_ONCE).expect("live frames");
+            }
+        };
+        self.lab.a().run(send).expect("a thread in the lab");
     }
 }
 

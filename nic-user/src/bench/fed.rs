@@ -10,9 +10,8 @@ use std::{
 use super::{
     cpu::{Cpus, ThreadClock},
     experiment::Sample,
-    generator::Generator,
+    generator,
     round::{Count, CpuUse, Over, Round, Side, Worker},
-    sockets::Sockets,
 };
 use crate::{
     driver::{
@@ -23,14 +22,15 @@ use crate::{
         receive::Building,
     },
     error::{Error, Result},
-    lab::{Lab, Shape},
+    lab::{Lab, Shape, generator::Generator, sockets::ToSockets},
 };
 
 /// Frames of one call: NAPI's budget.
 pub const BATCH: u32 = 64;
 /// How often frames are looked for, as interrupt coalescing has it.
 const INTERVAL: Duration = Duration::from_micros(30);
-
+/// How long the first run of the generator should take.
+const WARM_UP: Duration = Duration::from_millis(100);
 /// How long it may take until frames arrive, and how often to look.
 const PATIENCE: Duration = Duration::from_secs(5);
 const GLANCE: Duration = Duration::from_millis(1);
@@ -38,7 +38,7 @@ const GLANCE: Duration = Duration::from_millis(1);
 /// A host that is sent frames, whose interface gives them to our driver.
 pub struct Fed {
     generator: Generator,
-    sockets: Sockets,
+    sockets: ToSockets,
     lab: Lab,
     cpus: Cpus,
     frame_size: u32,
@@ -49,8 +49,9 @@ impl Fed {
     pub fn new(mtu: u32, frame: impl FnOnce(&Lab) -> Vec<u8>) -> Result<Self> {
         let lab = Lab::new(Shape { queues: 1, mtu })?;
         let generator = Generator::new(lab.a(), frame(&lab))?;
-        let sockets = Sockets::attach(lab.b(), 1)?;
-        generator.warm_up(lab.a())?;
+        let sockets = ToSockets::attach(lab.b())?;
+        let sent = lab.a().run(|| generator.send_for(WARM_UP))?;
+        sent.map_err(|error| Error::io("generate frames", &error))?;
         let frame_size = if mtu > 1500 { 4096 } else { 2048 };
         Ok(Self { generator, sockets, lab, cpus: Cpus::apart()?, frame_size })
     }
@@ -68,7 +69,7 @@ impl Fed {
         let busy = Count::default();
         let workers = vec![
             Worker::new(Side::Sender, self.cpus.sender, |over| {
-                self.generator.run(self.lab.a(), round.length(), over)
+                generator::send(&self.generator, self.lab.a(), round.length(), over)
             }),
             Worker::new(Side::Receiver, self.cpus.receiver, |over| {
                 self.receive(building, receiver, over, &busy).map_err(io::Error::other)

@@ -9,7 +9,6 @@
 //! Everything happens in labs of its own ([`crate::lab`]), which are gone when an experiment is
 //! over, however it ends: each wait is one that a [`stop::Stop`] cuts short.
 
-mod bpf;
 pub mod cards;
 pub mod compare;
 pub mod cpu;
@@ -23,7 +22,6 @@ pub mod model;
 pub mod peer;
 pub mod round;
 pub mod runner;
-mod sockets;
 pub mod statistics;
 pub mod stop;
 mod tcp;

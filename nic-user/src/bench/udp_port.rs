@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     driver::{
-        Interface, Options,
+        Options,
         buffers::{Buffers, Layout},
         port::{Config, Port},
         queue::{Queue, Refusal},
@@ -61,7 +61,5 @@ fn open(host: &Host) -> Result<Port> {
     let policy = CopyPolicy { rx_copybreak: 0, max_linear: 0, split: false };
     let building = Building { policy, bounce_below: 0 };
     let config = Config { queues: vec![0], building, options: Options::default() };
-    let interface =
-        Interface { name: host.interface(), ifindex: host.ifindex(), netns: Some(host.netns()) };
-    Port::open(&interface, &config, &Buffers::new(Layout::default())?, |_, _| Ok(()))
+    Port::open(&host.into(), &config, &Buffers::new(Layout::default())?, |_, _| Ok(()))
 }

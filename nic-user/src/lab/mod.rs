@@ -1,8 +1,11 @@
 //! Two hosts on one machine: network namespaces joined by a multi-queue veth pair, for the demo,
 //! tests and benchmarks. It needs root.
 
+pub mod bpf;
 pub mod frames;
+pub mod generator;
 mod netns;
+pub mod sockets;
 pub mod traffic;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -3,10 +3,11 @@
 
 use std::fs;
 
+use nic_user::lab::bpf::map::Counters;
 use serde_json::Value;
 
 use crate::{
-    assert_done, assert_refused, needs_root, raw,
+    assert_done, assert_refused, needs_root,
     sandbox::{Sandbox, State},
 };
 
@@ -71,7 +72,7 @@ fn an_attachment_of_another_version_is_unreadable() {
         .flatten()
         .map(|entry| entry.path())
         .find(|path| path.to_string_lossy().ends_with(&format!("-{ifindex}")));
-    raw::pin_array(8, &slot.unwrap().join("record"));
+    Counters::<1>::new().unwrap().pin(&slot.unwrap().join("record")).unwrap();
     assert_unreadable(&sandbox, "was attached by another version of nicctl");
 }
 

@@ -2,7 +2,9 @@
 
 use std::fs;
 
-use crate::{assert_done, assert_refused, needs_root, raw, sandbox::Sandbox};
+use nic_user::lab::bpf::map::Counters;
+
+use crate::{assert_done, assert_refused, needs_root, sandbox::Sandbox};
 
 const UNMOUNT: &str = "umount /sys/fs/bpf";
 const MOUNTED: &str = "if mountpoint -q /sys/fs/bpf; then echo yes; else echo no; fi";
@@ -82,7 +84,7 @@ fn what_others_put_beside_the_pins_is_left_alone() {
         fs::create_dir_all(directory.join(name)).unwrap();
     }
     for name in ["bar", "7-7"] {
-        raw::pin_array(8, &directory.join(name));
+        Counters::<1>::new().unwrap().pin(&directory.join(name)).unwrap();
     }
     let before = sandbox.state();
     assert_eq!(assert_done(&sandbox.nicctl(&["list"])), "nothing is attached\n");
@@ -103,7 +105,7 @@ fn what_is_half_made_is_not_shown_and_cleared_away() {
     let ifindex = sandbox.lab().a().ifindex();
     let staging = sandbox.bpffs().join(format!("nicctl/new-1-{ifindex}"));
     fs::create_dir_all(&staging).unwrap();
-    raw::pin_array(8, &staging.join("rx"));
+    Counters::<1>::new().unwrap().pin(&staging.join("rx")).unwrap();
     for args in [&["list"][..], &["stats"]] {
         assert_eq!(assert_done(&sandbox.nicctl(args)), "nothing is attached\n");
     }

@@ -3,17 +3,17 @@
 use std::{os::fd::AsFd, process};
 
 use nic_user::{
-    lab::{Host, Lab, Shape},
+    lab::{
+        Host, Lab, Shape,
+        bpf::{Hook, Program, TC_ACT_UNSPEC, XDP_PASS},
+    },
     netlink::link::{Links, XdpMode},
 };
 
 use crate::{
-    assert_done, assert_refused, needs_root, nicctl, raw,
+    assert_done, assert_refused, needs_root, nicctl,
     sandbox::{Sandbox, programs},
 };
-
-const XDP_PASS: i32 = 2;
-const TCX_NEXT: i32 = -1;
 
 /// Outside of a sandbox, from where the holder of a link is seen. So there are others to wait for.
 fn on(host: &Host, args: &[&str]) -> process::Output {
@@ -48,7 +48,7 @@ fn an_xdp_program_of_somebody_else_is_named_and_stays() {
     {
         let lab = Lab::new(Shape::default()).unwrap();
         let host = lab.a();
-        let program = raw::program(raw::XDP, XDP_PASS);
+        let program = Program::returning(Hook::Xdp, XDP_PASS).unwrap();
         host.links(|links: &mut Links| {
             links.set_xdp(host.ifindex(), Some(program.as_fd()), mode.flag())
         })
@@ -57,7 +57,7 @@ fn an_xdp_program_of_somebody_else_is_named_and_stays() {
         assert_refused_for_foreign(
             host,
             &format!(
-                "nicctl: attach to nic-a: nic-a has a {name} XDP program `foreign` (id {id}) that \
+                "nicctl: attach to nic-a: nic-a has a {name} XDP program `nic_lab` (id {id}) that \
                  is not nicctl's\n  fix: detach it first if it is not needed: ip link set dev nic-a \
                  {word} off\n"
             ),
@@ -68,13 +68,10 @@ fn an_xdp_program_of_somebody_else_is_named_and_stays() {
 #[test]
 fn a_link_of_somebody_else_is_named_with_its_holder_and_stays() {
     needs_root!();
-    const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
     let lab = Lab::new(Shape::default()).unwrap();
     let host = lab.a();
-    let program = raw::program(raw::XDP, XDP_PASS);
-    let _link = host
-        .run(|| raw::link(&program, host.ifindex(), raw::XDP_LINK, XDP_FLAGS_DRV_MODE))
-        .unwrap();
+    let program = Program::returning(Hook::Xdp, XDP_PASS).unwrap();
+    let _link = program.attach(host, host.ifindex()).unwrap();
     let id = programs(host).0[0].prog_id;
     let link = format!("(id {id}) that is not nicctl's, attached by link ");
     assert_refused_for_foreign(host, &link);
@@ -86,9 +83,10 @@ fn tc_programs_of_somebody_else_stay() {
     needs_root!();
     let lab = Lab::new(Shape::default()).unwrap();
     let host = lab.a();
-    let program = raw::program(raw::SCHED_CLS, TCX_NEXT);
-    let _links =
-        raw::TCX.map(|hook| host.run(|| raw::link(&program, host.ifindex(), hook, 0)).unwrap());
+    let _links = [Hook::TcIngress, Hook::TcEgress].map(|hook| {
+        let program = Program::returning(hook, TC_ACT_UNSPEC).unwrap();
+        program.attach(host, host.ifindex()).unwrap()
+    });
     let before = programs(host);
     assert_done(&on(host, &["attach", "nic-a"]));
     let (xdp, tcx) = programs(host);

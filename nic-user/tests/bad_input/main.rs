@@ -11,7 +11,6 @@ mod foreign;
 mod lock;
 mod output;
 mod privileges;
-mod raw;
 mod sandbox;
 
 use std::process::{Command, Output};

@@ -7,12 +7,13 @@ use std::{
     process::{Child, ChildStdin, Command, Output, Stdio},
 };
 
+use aya::programs::{ProgramInfo, SchedClassifier, TcAttachType};
 use nic_user::{
     lab::{Host, Lab, Shape},
     netlink::link::XdpAttachment,
 };
 
-use crate::{assert_done, raw};
+use crate::assert_done;
 
 /// nicctl keeps its pins in the bpffs of the first process. So this is a mount namespace with a
 /// PID namespace, whose first process waits until the sandbox is dropped.
@@ -135,8 +136,13 @@ impl Drop for Sandbox {
 
 /// The XDP and TCX programs on a host's interface.
 pub fn programs(host: &Host) -> (Vec<XdpAttachment>, [Vec<u32>; 2]) {
-    let tcx = host.run(|| raw::TCX.map(|hook| raw::programs(host.ifindex(), hook))).unwrap();
-    (host.link().unwrap().xdp, tcx)
+    let link = host.link().unwrap();
+    let ids = |hook| {
+        let (_, programs) = SchedClassifier::query_tcx(&link.name, hook).unwrap();
+        programs.iter().map(ProgramInfo::id).collect()
+    };
+    let tcx = host.run(|| [TcAttachType::Ingress, TcAttachType::Egress].map(ids)).unwrap();
+    (link.xdp, tcx)
 }
 
 fn collect(directory: &Path, paths: &mut Vec<PathBuf>) {

@@ -1,21 +1,17 @@
 //! A port at the second host of a lab, whose interface gives it what arrives.
 #![allow(dead_code, reason = "every test uses a part of it")]
 
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use nic_common::policy::CopyPolicy;
 use nic_user::driver::{
-    Interface, Mode, Options,
+    Mode, Options,
     buffers::{Buffers, Layout},
     packet::Packet,
     port::{Config, Port},
     receive::Building,
 };
-use nic_user::error::{Error, Result};
-use nic_user::lab::{Host, Lab, Shape};
-
-use crate::generator::ToSockets;
+use nic_user::lab::{Lab, Shape, sockets::ToSockets};
 
 /// Limit of any single wait.
 pub const PATIENCE: Duration = Duration::from_secs(10);
@@ -55,23 +51,6 @@ pub fn shape(queues: u32) -> Shape {
     Shape { queues, ..Shape::default() }
 }
 
-pub fn interface(host: &Host) -> Interface<'_> {
-    Interface { name: host.interface(), ifindex: host.ifindex(), netns: Some(host.netns()) }
-}
-
-/// Opens a port at `host`.
-pub fn open(
-    host: &Host,
-    sockets: &ToSockets,
-    config: &Config,
-    buffers: &Rc<Buffers>,
-) -> Result<Port> {
-    Port::open(&interface(host), config, buffers, |queue, socket| {
-        let inserted = sockets.insert(queue, std::os::fd::AsRawFd::as_raw_fd(&socket));
-        inserted.map_err(|error| Error::io("register a socket", &error))
-    })
-}
-
 impl Rig {
     pub fn new(layout: Layout, config: &Config) -> Self {
         Self::of(shape(1), layout, config)
@@ -79,9 +58,9 @@ impl Rig {
 
     pub fn of(shape: Shape, layout: Layout, config: &Config) -> Self {
         let lab = Lab::new(shape).unwrap();
-        let sockets = ToSockets::attach(lab.b());
+        let sockets = ToSockets::attach(lab.b()).unwrap();
         let buffers = Buffers::new(layout).unwrap();
-        let port = open(lab.b(), &sockets, config, &buffers).unwrap();
+        let port = sockets.open(lab.b(), config, &buffers).unwrap();
         Self { port, sockets, lab }
     }
 

@@ -14,8 +14,6 @@ mod kernel_answers;
 mod machine;
 mod netdevsim;
 mod nicctl;
-#[path = "../../../nic-user/tests/pass/mod.rs"]
-mod pass;
 #[path = "../../../nic-user/tests/peers/mod.rs"]
 mod peers;
 mod r8152;

@@ -7,11 +7,14 @@ use std::{
 };
 
 use nic_user::{
-    lab::Host,
+    lab::{
+        Host,
+        bpf::{Hook, Program, XDP_PASS},
+    },
     netlink::{self, link::XdpMode},
 };
 
-use crate::{Guest, Outcome, changes, nicctl, pass};
+use crate::{Guest, Outcome, changes, nicctl};
 
 const SPLIT: &str = "ring.tcp-data-split";
 
@@ -35,7 +38,7 @@ pub fn they_are_planned_away_or_refused(guest: &Guest) -> Outcome {
 
     // Of a program that is not nicctl's, only the kernel knows what it reads.
     succeeds(host, "set", &["ring.tcp-data-split=off"]);
-    let single = pass::load(0);
+    let single = Program::returning(Hook::Xdp, XDP_PASS).unwrap();
     set_xdp(host, Some(single.as_fd())).unwrap();
     fails(
         &run(host, "set", &["ring.tcp-data-split=on"]),

@@ -25,7 +25,6 @@ use super::{
     experiment::{Case, Experiment, Sample, Trial, Variant, percent},
     model::{self, Measure},
     round::{Count, Over, Round, Side, Worker},
-    sockets::Sockets,
     text,
 };
 use crate::{
@@ -36,7 +35,7 @@ use crate::{
         receive::Building,
     },
     error::Result,
-    lab::{Lab, Shape},
+    lab::{Lab, Shape, sockets::ToSockets},
 };
 
 /// Packets a second that are offered.
@@ -93,7 +92,7 @@ const CONDITIONS: [Conditions; 6] = [
 pub fn experiment(settings: &Settings) -> Result<Experiment> {
     let cpus = Cpus::apart()?;
     let lab = Lab::new(Shape { queues: 1, ..Shape::default() })?;
-    let bed = Rc::new(Bed { sockets: Sockets::attach(lab.b(), 1)?, lab, cpus });
+    let bed = Rc::new(Bed { sockets: ToSockets::attach(lab.b())?, lab, cpus });
     let mixed = Sizes::imix();
     let small = settings.sizes.clone().unwrap_or_else(Sizes::rpc);
     let mut cases: Vec<Case> =
@@ -153,7 +152,7 @@ fn conclude(variants: &[model::Variant]) -> String {
 }
 
 struct Bed {
-    sockets: Sockets,
+    sockets: ToSockets,
     lab: Lab,
     cpus: Cpus,
 }
@@ -213,7 +212,7 @@ struct Seen<'s> {
     latencies: &'s Latencies,
 }
 
-fn open(sockets: &Sockets, lab: &Lab, conditions: Conditions, threshold: u16) -> Result<Port> {
+fn open(sockets: &ToSockets, lab: &Lab, conditions: Conditions, threshold: u16) -> Result<Port> {
     let layout = Layout {
         frames: conditions.pool,
         copies: COPIES,

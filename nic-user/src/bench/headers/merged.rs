@@ -1,22 +1,23 @@
 //! How GRO put packets together: counted at TC ingress, in the packet object itself.
 
-use std::{io, os::fd::AsFd};
+use std::os::fd::AsFd;
 
+use super::btf::Btf;
 use crate::{
-    bench::bpf::{
-        Counters, Hook, Link, Program,
-        btf::Btf,
-        insn::{
-            Body, FP, Insn, R1, R2, R3, R6, R7, Size, add, add_reg, call, copy, count, if_is, load,
-            mov, store_reg, value_of,
+    error::Result,
+    lab::{
+        Host,
+        bpf::{
+            Hook, Link, Program, TC_ACT_UNSPEC,
+            insn::{
+                Body, FP, Helper, Insn, R1, R2, R3, R6, R7, Size, add, add_reg, call, copy, count,
+                if_is, load, mov, store_reg, value_of,
+            },
+            map::Counters,
         },
     },
-    error::{Error, Result},
-    lab::Host,
 };
 
-const FUNC_PROBE_READ_KERNEL: i32 = 113;
-const TC_ACT_UNSPEC: i32 = -1;
 /// In `struct __sk_buff` (linux/bpf.h).
 const LEN: i16 = 0;
 const GSO_SEGS: i16 = 164;
@@ -46,18 +47,15 @@ pub struct SuperPackets {
 impl Merged {
     /// Counts at an interface of a host.
     pub fn attach(host: &Host, ifindex: u32) -> Result<Self> {
-        let fail = |error: io::Error| Error::io("load the counter of super-packets", &error);
-        let counters = Counters::new().map_err(fail)?;
+        let counters = Counters::new()?;
         let program = program(&Layout::of(&Btf::kernel()?)?, &counters);
-        let program = Program::load(Hook::TcIngress, &program).map_err(fail)?;
+        let program = Program::load(Hook::TcIngress, &program)?;
         Ok(Self { _link: program.attach(host, ifindex)?, counters })
     }
 
     /// What was counted so far.
     pub fn read(&self) -> Result<SuperPackets> {
-        let counters = self.counters.read();
-        let [packets, chained, segments, bytes, truesize] =
-            counters.map_err(|error| Error::io("read the counter of super-packets", &error))?;
+        let [packets, chained, segments, bytes, truesize] = self.counters.read()?;
         Ok(SuperPackets { packets, chained, segments, bytes, truesize })
     }
 }
@@ -122,7 +120,7 @@ fn read_member(bytes: i32, offset: i32) -> Vec<Insn> {
 
 /// Reads what R3 points to, to the top of the stack.
 fn read(bytes: i32) -> Vec<Insn> {
-    vec![copy(R1, FP), add(R1, -8), mov(R2, bytes), call(FUNC_PROBE_READ_KERNEL)]
+    vec![copy(R1, FP), add(R1, -8), mov(R2, bytes), call(Helper::ProbeReadKernel)]
 }
 
 /// Reads `skb_shinfo(skb)->frag_list`; the shared info lies at the end of the linear buffer, which

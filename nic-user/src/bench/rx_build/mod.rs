@@ -10,18 +10,22 @@ use std::{io, net::IpAddr, net::Ipv4Addr, rc::Rc};
 use forwarder::OurForwarder;
 
 use super::{
-    bpf::{Link, Program},
     cpu::{self, Cpus},
     experiment::{Case, Experiment, Sample, Trial, Variant},
-    features,
-    generator::Generator,
+    features, generator,
     model::Measure,
     round::{Count, Over, Round, Side, Worker},
     tcp::Connection,
 };
 use crate::{
     error::{Error, Result},
-    lab::{Host, Lab, Shape, frames::Ends, traffic::IpVersion},
+    lab::{
+        Host, Lab, Shape,
+        bpf::{Link, Program},
+        frames::Ends,
+        generator::Generator,
+        traffic::IpVersion,
+    },
     netlink::link::{LinkStats, Links},
     nic::sysfs,
 };
@@ -309,7 +313,7 @@ impl Trial for FrameTrial {
         let fail = |error: crate::netlink::Error| error.while_doing("count frames");
         let mut links = last.run(Links::open)?.map_err(fail)?;
         let first = lab.a();
-        let send = |over: &Over| generator.run(first, round.length(), over);
+        let send = |over: &Over| generator::send(generator, first, round.length(), over);
         let worker = |&cpu: &usize| Worker::new(Side::Sender, cpu, send);
         let mut workers: Vec<_> = self.cpus.iter().map(worker).collect();
         if let Some(forwarder) = forwarder {

@@ -1,24 +1,16 @@
 //! The XDP and TC programs that are compared.
 
-use std::io;
-
 use crate::{
-    bench::bpf::{
-        Hook, Program,
+    error::Result,
+    lab::bpf::{
+        Hook, Program, TC_ACT_SHOT, XDP_DROP, XDP_PASS,
         insn::{
-            Body, EXIT, FP, Insn, R0, R1, R2, R3, R4, R6, R7, R8, Size, add, add_reg, call, copy,
-            from_big_endian_half, if_less, if_more, if_not, load, mov, packet, shift_right, store,
-            store_reg,
+            Body, EXIT, FP, Helper, Insn, R0, R1, R2, R3, R4, R6, R7, R8, Size, add, add_reg, call,
+            copy, from_big_endian_half, if_less, if_more, if_not, load, mov, packet, shift_right,
+            store, store_reg,
         },
     },
-    error::{Error, Result},
 };
-
-const XDP_DROP: i32 = 1;
-const XDP_PASS: i32 = 2;
-const TC_ACT_SHOT: i32 = 2;
-const FUNC_REDIRECT: i32 = 23;
-const FUNC_FIB_LOOKUP: i32 = 69;
 
 /// In `struct xdp_md` (linux/bpf.h).
 const INGRESS_IFINDEX: i16 = 12;
@@ -49,17 +41,17 @@ mod fib {
 
 /// XDP that drops.
 pub fn xdp_drop() -> Result<Program> {
-    load_program(Hook::Xdp, &Body::default().ending_in(XDP_DROP))
+    Program::returning(Hook::Xdp, XDP_DROP)
 }
 
 /// XDP that lets everything pass.
 pub fn xdp_pass() -> Result<Program> {
-    load_program(Hook::Xdp, &Body::default().ending_in(XDP_PASS))
+    Program::returning(Hook::Xdp, XDP_PASS)
 }
 
 /// TC that drops.
 pub fn tc_drop() -> Result<Program> {
-    load_program(Hook::TcIngress, &Body::default().ending_in(TC_ACT_SHOT))
+    Program::returning(Hook::TcIngress, TC_ACT_SHOT)
 }
 
 /// XDP that forwards IPv4 by the kernel's routes (`bpf_fib_lookup`), as `xdp-forward` does.
@@ -84,15 +76,15 @@ pub fn xdp_forward() -> Result<Program> {
         .then(from_packet(Size::Word, fib::SOURCE, SOURCE))
         .then(from_packet(Size::Word, fib::DESTINATION, DESTINATION))
         .then([copy(R1, R6), copy(R2, FP), add(R2, -fib::SIZE), mov(R3, fib::SIZE), mov(R4, 0)])
-        .then([call(FUNC_FIB_LOOKUP)])
+        .then([call(Helper::FibLookup)])
         .end_if(if_not(R0, 0))
         .then([add(R8, -1), store_reg(Size::Byte, R7, TTL, R8)])
         .then(checksum_of_less_ttl())
         .then((0..3).flat_map(|half| to_packet(2 * half, fib::DESTINATION_MAC + 2 * half)))
         .then((0..3).flat_map(|half| to_packet(6 + 2 * half, fib::SOURCE_MAC + 2 * half)))
-        .then([load(Size::Word, R1, FP, fib::IFINDEX), mov(R2, 0), call(FUNC_REDIRECT), EXIT])
+        .then([load(Size::Word, R1, FP, fib::IFINDEX), mov(R2, 0), call(Helper::Redirect), EXIT])
         .ending_in(XDP_PASS);
-    load_program(Hook::Xdp, &program)
+    Program::load(Hook::Xdp, &program)
 }
 
 /// `ip_decrease_ttl` (include/net/ip.h): the sum grows by what the TTL's byte loses.
@@ -108,9 +100,4 @@ const fn checksum_of_less_ttl() -> [Insn; 7] {
         add_reg(R1, R2),
         store_reg(Size::Half, R7, CHECKSUM, R1),
     ]
-}
-
-fn load_program(hook: Hook, program: &[Insn]) -> Result<Program> {
-    let fail = |error: io::Error| Error::io("load a BPF program", &error);
-    Program::load(hook, program).map_err(fail)
 }

@@ -24,14 +24,14 @@ pub const R1: Reg = Reg(1);
 pub const R2: Reg = Reg(2);
 /// The third argument.
 pub const R3: Reg = Reg(3);
+/// The fourth argument.
+pub const R4: Reg = Reg(4);
 /// The first register that a helper leaves alone.
 pub const R6: Reg = Reg(6);
 /// The second one.
 pub const R7: Reg = Reg(7);
 /// The third one.
 pub const R8: Reg = Reg(8);
-/// The fourth argument.
-pub const R4: Reg = Reg(4);
 /// The end of the stack, which grows down.
 pub const FP: Reg = Reg(10);
 
@@ -122,9 +122,26 @@ pub const fn if_less(dst: Reg, value: i32) -> Insn {
     insn(0xa5, dst, R0, 0, value)
 }
 
+/// What programs can have the kernel do (`enum bpf_func_id`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Helper {
+    /// `bpf_tail_call`
+    TailCall = 12,
+    /// `bpf_redirect`
+    Redirect = 23,
+    /// `bpf_redirect_map`
+    RedirectMap = 51,
+    /// `bpf_xdp_adjust_meta`
+    AdjustMeta = 54,
+    /// `bpf_fib_lookup`
+    FibLookup = 69,
+    /// `bpf_probe_read_kernel`
+    ProbeReadKernel = 113,
+}
+
 /// Calls a helper.
-pub const fn call(helper: i32) -> Insn {
-    insn(0x85, R0, R0, 0, helper)
+pub const fn call(helper: Helper) -> Insn {
+    insn(0x85, R0, R0, 0, helper as i32)
 }
 
 /// Returns `R0`.
