@@ -217,9 +217,17 @@ fn what_a_driver_cuts_silently_is_told_and_not_tried_again() {
     assert_eq!(settings_of(host, tap::NAME), before);
 }
 
-fn make_pair(host: &Host) {
+/// Makes a pair, lets nicctl change nic-x, deletes it and makes it anew: there is a journal of the
+/// first one, whose index this returns.
+fn make_anew(host: &Host) -> u32 {
     let end = |name| VethEnd { name, queues: 1, mtu: 1500, netns: None };
-    host.links(|links| links.add_veth(end("nic-x"), end("nic-y"))).unwrap();
+    let make = || host.links(|links| links.add_veth(end("nic-x"), end("nic-y"))).unwrap();
+    make();
+    succeeded(command(host, "set", "nic-x", &["link.mtu=1400"]));
+    let index = host.links(|links| links.by_name("nic-x")).unwrap().ifindex;
+    host.links(|links| links.delete(index)).unwrap();
+    make();
+    index
 }
 
 #[test]
@@ -227,11 +235,7 @@ fn an_interface_that_was_made_anew_is_left_alone() {
     needs_root!();
     let lab = lab();
     let host = lab.a();
-    make_pair(host);
-    succeeded(command(host, "set", "nic-x", &["link.mtu=1400"]));
-    let index = host.links(|links| links.by_name("nic-x")).unwrap().ifindex;
-    host.links(|links| links.delete(index)).unwrap();
-    make_pair(host);
+    let index = make_anew(host);
     let before = settings_of(host, "nic-x");
     let restore = |args: &[&str]| succeeded(command(host, "restore", "nic-x", args));
     for (args, removed) in [(&["--dry-run"][..], "would be removed"), (&[], "is removed")] {
@@ -248,11 +252,7 @@ fn a_change_takes_the_place_of_the_journal_of_a_vanished_interface() {
     needs_root!();
     let lab = lab();
     let host = lab.a();
-    make_pair(host);
-    succeeded(command(host, "set", "nic-x", &["link.mtu=1400"]));
-    let index = host.links(|links| links.by_name("nic-x")).unwrap().ifindex;
-    host.links(|links| links.delete(index)).unwrap();
-    make_pair(host);
+    make_anew(host);
     let before = settings_of(host, "nic-x");
     // The next change begins a journal of its own.
     let report = succeeded(command(host, "set", "nic-x", &["link.mtu=1300"]));
