@@ -3,17 +3,20 @@
 
 mod captures;
 mod common;
+#[path = "../../nic-common/tests/headlen/mod.rs"]
+mod headlen;
 
 use std::{
     ffi::OsStr,
     fs,
     io::{Cursor, Read, Write},
     os::unix::ffi::OsStrExt,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Command, Output, Stdio},
 };
 
 use captures::{Order, ng_block, ng_interface, ng_packet, ng_section, pcap};
+use headlen::{Known, hex};
 use nic_user::decode::{self, Input};
 use proptest::prelude::*;
 use serde_json::Value;
@@ -70,42 +73,20 @@ fn rows(output: &Output) -> Vec<Value> {
     stdout(output).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-fn hex(text: &str) -> Vec<u8> {
-    (0..text.len()).step_by(2).map(|i| u8::from_str_radix(&text[i..i + 2], 16).unwrap()).collect()
-}
-
 fn write(dir: &TempDir, name: impl AsRef<OsStr>, bytes: &[u8]) -> PathBuf {
     let path = dir.path().join(name.as_ref());
     fs::write(&path, bytes).unwrap();
     path
 }
 
-/// A file of frames with the kernel's header lengths, in nic-common.
-fn corpus(file: &str) -> Vec<Value> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../nic-common/tests/headlen").join(file);
-    let bytes = fs::read(path).unwrap();
-    let mut text = String::new();
-    if file.ends_with(".zst") {
-        let mut reader = ruzstd::decoding::StreamingDecoder::new(bytes.as_slice()).unwrap();
-        reader.read_to_string(&mut text).unwrap();
-    } else {
-        text = String::from_utf8(bytes).unwrap();
-    }
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
-fn frame(row: &Value) -> Vec<u8> {
-    hex(row["hex"].as_str().unwrap())
-}
-
 /// `frames` through `nicctl decode`: each has its header length, and nothing is unparsed.
 #[track_caller]
-fn assert_header_lengths(frames: &[(Vec<u8>, u64)]) {
+fn assert_header_lengths(frames: &[Known]) {
     let dir = TempDir::new().unwrap();
-    let file = write(&dir, "frames.pcap", &pcap(ETHERNET, frames.iter().map(|(frame, _)| frame)));
+    let file = write(&dir, "frames.pcap", &pcap(ETHERNET, frames.iter().map(|known| &known.frame)));
     let rows = rows(&decode(&[OsStr::new("--json"), file.as_os_str()]));
     assert_eq!(rows.len(), frames.len());
-    for (index, (row, (frame, header_len))) in rows.iter().zip(frames).enumerate() {
+    for (index, (row, Known { frame, header_len, .. })) in rows.iter().zip(frames).enumerate() {
         assert_eq!(row["index"], index);
         assert_eq!(row["len"], frame.len());
         assert_eq!(row["header_len"], *header_len, "{row}");
@@ -122,34 +103,17 @@ fn assert_header_lengths(frames: &[(Vec<u8>, u64)]) {
 
 #[test]
 fn named_frames_have_the_kernels_header_lengths() {
-    let frames: Vec<_> = corpus("basic.jsonl")
-        .iter()
-        .map(|row| (frame(row), row["headlen"].as_u64().unwrap()))
-        .collect();
-    assert_header_lengths(&frames);
+    assert_header_lengths(&headlen::named());
 }
 
 #[test]
 fn mutated_frames_have_the_kernels_header_lengths() {
-    let frames: Vec<_> = corpus("mutated.jsonl.zst")
-        .iter()
-        .map(|row| (frame(row), row["headlen"].as_u64().unwrap()))
-        .collect();
-    assert_header_lengths(&frames);
+    assert_header_lengths(&headlen::mutated());
 }
 
 #[test]
 fn frames_cut_anywhere_have_the_kernels_header_lengths() {
-    let named: std::collections::HashMap<_, _> =
-        corpus("basic.jsonl").iter().map(|row| (row["name"].clone(), frame(row))).collect();
-    let mut frames = Vec::new();
-    for cut in corpus("truncated.jsonl.zst") {
-        let whole = &named[&cut["name"]];
-        let from = cut["from"].as_u64().unwrap() as usize;
-        for (i, header_len) in cut["headlen"].as_array().unwrap().iter().enumerate() {
-            frames.push((whole[..from + i].to_vec(), header_len.as_u64().unwrap()));
-        }
-    }
+    let frames = headlen::cut();
     assert!(frames.len() > 50_000);
     assert_header_lengths(&frames);
 }
@@ -189,8 +153,8 @@ FRAME      LEN  HEAD  L3         L4             VERDICT  NOTES
 #[test]
 fn no_row_is_wider_than_80_columns() {
     let dir = TempDir::new().unwrap();
-    let frames: Vec<_> = corpus("mutated.jsonl.zst").iter().map(frame).collect();
-    let output = decode(&[write(&dir, "frames.pcap", &pcap(ETHERNET, &frames))]);
+    let frames = headlen::mutated().into_iter().map(|known| known.frame);
+    let output = decode(&[write(&dir, "frames.pcap", &pcap(ETHERNET, frames))]);
     let widest = stdout(&output).lines().map(|line| line.chars().count()).max().unwrap();
     assert!(widest <= 80, "{widest}");
 }
