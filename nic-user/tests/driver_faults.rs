@@ -14,6 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use aya::maps::{Map, MapData, XskMap};
+use nic_user::driver::Mode;
 use nic_user::driver::buffers::{Buffers, Layout};
 use nic_user::driver::packet::Frag;
 use nic_user::driver::port::Port;
@@ -68,7 +69,9 @@ fn a_queue_in_use_is_refused() {
     needs_root!();
     let rig = Rig::new(LAYOUT, &config(WHOLE));
     let buffers = Buffers::new(LAYOUT).unwrap();
-    let error = rig.sockets.open(rig.lab.b(), &config(WHOLE), &buffers).unwrap_err();
+    let mut config = config(WHOLE);
+    config.options.mode = Mode::Auto;
+    let error = rig.sockets.open(rig.lab.b(), &config, &buffers).unwrap_err();
     assert!(
         error.to_string().contains("open queue 0 of nic-b: Device or resource busy"),
         "{error}"

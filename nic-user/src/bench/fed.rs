@@ -17,7 +17,7 @@ use crate::{
     driver::{
         Mode, Options,
         buffers::{Buffers, Layout},
-        port::{Config, Port},
+        port::Config,
         queue::Queue,
         receive::Building,
     },
@@ -98,7 +98,7 @@ impl Fed {
         let buffers = Buffers::new(Layout { frame_size: self.frame_size, ..Layout::default() })?;
         let options = Options { mode: Mode::Copy, ..Options::default() };
         let config = Config { queues: vec![0], building, options };
-        let mut port = self.open(&config, &buffers)?;
+        let mut port = self.sockets.open(self.lab.b(), &config, &buffers)?;
         let mut receive = receiver(&buffers);
         // Not by the clock on the wall: others may run in between.
         let clock = ThreadClock::current();
@@ -117,17 +117,6 @@ impl Fed {
             }
         }
         Ok(())
-    }
-
-    /// Opens a port, once the kernel has given the queue free that the round before had.
-    fn open(&self, config: &Config, buffers: &Rc<Buffers>) -> Result<Port> {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            match self.sockets.open(self.lab.b(), config, buffers) {
-                Err(_) if Instant::now() < deadline => std::thread::sleep(GLANCE),
-                opened => return opened,
-            }
-        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     rc::Rc,
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use nix::errno::Errno;
@@ -242,7 +242,10 @@ impl Opening<'_> {
             Mode::Copy => "asked for".to_owned(),
             Mode::Auto | Mode::ZeroCopy => match bind(libc::XDP_ZEROCOPY) {
                 Ok(()) => return Ok(Access::ZeroCopy),
-                Err(error) if options.mode == Mode::ZeroCopy => return Err(self.not_bound(&error)),
+                // Who has the queue has it in either mode.
+                Err(error) if options.mode == Mode::ZeroCopy || is_in_use(&error) => {
+                    return Err(self.not_bound(&error));
+                }
                 Err(error) => no_zero_copy(&error),
             },
         };
@@ -260,23 +263,25 @@ impl Opening<'_> {
     }
 
     /// Tries again while the queue is in use: the kernel gives it free some time after the socket
-    /// that had it was closed (`xp_put_pool`, net/xdp/xsk_buff_pool.c).
+    /// that had it was closed, in a work that waits for the RTNL (`xp_put_pool`,
+    /// net/xdp/xsk_buff_pool.c).
     fn bind_to_queue(
         &self,
         socket: BorrowedFd<'_>,
         flags: u16,
         first: Option<BorrowedFd<'_>>,
     ) -> io::Result<()> {
-        const ATTEMPTS: u32 = 2000;
+        const PATIENCE: Duration = Duration::from_secs(5);
         const PAUSE: Duration = Duration::from_millis(1);
-        let bind = || sys::bind(socket, self.interface.ifindex, self.queue, flags, first);
-        for _ in 0..ATTEMPTS {
-            match bind() {
-                Err(error) if error.raw_os_error() == Some(libc::EBUSY) => thread::sleep(PAUSE),
-                other => return other,
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match sys::bind(socket, self.interface.ifindex, self.queue, flags, first) {
+                Err(error) if is_in_use(&error) && Instant::now() < deadline => {
+                    thread::sleep(PAUSE)
+                }
+                bound => return bound,
             }
         }
-        bind()
     }
 
     fn not_bound(&self, error: &io::Error) -> Error {
@@ -302,6 +307,10 @@ impl Opening<'_> {
             _ => error,
         }
     }
+}
+
+fn is_in_use(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EBUSY)
 }
 
 /// Why there is no zero copy, in words.
