@@ -29,8 +29,6 @@ use crate::{
 pub const BATCH: u32 = 64;
 /// How often frames are looked for, as interrupt coalescing has it.
 const INTERVAL: Duration = Duration::from_micros(30);
-/// How long the first run of the generator should take.
-const WARM_UP: Duration = Duration::from_millis(100);
 /// How long it may take until frames arrive, and how often to look.
 const PATIENCE: Duration = Duration::from_secs(5);
 const GLANCE: Duration = Duration::from_millis(1);
@@ -50,8 +48,6 @@ impl Fed {
         let lab = Lab::new(Shape { queues: 1, mtu })?;
         let generator = Generator::new(lab.a(), frame(&lab))?;
         let sockets = ToSockets::attach(lab.b())?;
-        let sent = lab.a().run(|| generator.send_for(WARM_UP))?;
-        sent.map_err(|error| Error::io("generate frames", &error))?;
         let frame_size = if mtu > 1500 { 4096 } else { 2048 };
         Ok(Self { generator, sockets, lab, cpus: Cpus::apart()?, frame_size })
     }
@@ -68,9 +64,7 @@ impl Fed {
     ) -> Result<(Sample, [u64; N])> {
         let busy = Count::default();
         let workers = vec![
-            Worker::new(Side::Sender, self.cpus.sender, |over| {
-                generator::send(&self.generator, self.lab.a(), round.length(), over)
-            }),
+            generator::worker(&self.generator, self.lab.a(), self.cpus.sender),
             Worker::new(Side::Receiver, self.cpus.receiver, |over| {
                 self.receive(building, receiver, over, &busy).map_err(io::Error::other)
             }),

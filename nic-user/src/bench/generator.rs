@@ -1,22 +1,25 @@
 //! Frames from inside the kernel for the length of a round.
 
-use std::{io, time::Duration};
+use std::io::{self, ErrorKind};
 
-use super::round::Over;
+use super::round::{Over, Side, Worker};
 use crate::lab::{Host, generator::Generator};
 
-/// How long a run takes at most: nobody should wait long for its end.
-const LONGEST_RUN: Duration = Duration::from_secs(1);
-/// A run ends with a pause; so it should take longer than the round, by this.
-const MARGIN: f64 = 1.25;
+/// Frames of one run, as many as the kernel takes: the end of a run is a pause of some 25 ms.
+const RUN: u32 = 100_000_000;
 
-/// Sends until the round of this length is over, from the calling thread's processor. The thread
-/// stays in the host.
-pub fn send(generator: &Generator, host: &Host, length: Duration, over: &Over) -> io::Result<()> {
+/// A thread that sends from one processor until the round is over.
+pub fn worker<'w>(generator: &'w Generator, host: &'w Host, cpu: usize) -> Worker<'w> {
+    Worker::new(Side::Sender, cpu, move |over| send(generator, host, over)).interrupted()
+}
+
+fn send(generator: &Generator, host: &Host, over: &Over) -> io::Result<()> {
     host.netns().enter().map_err(io::Error::other)?;
-    let wanted = length.mul_f64(MARGIN).min(LONGEST_RUN);
     while !over.is_over() {
-        generator.send_for(wanted)?;
+        match generator.send(RUN) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            sent => sent?,
+        }
     }
     Ok(())
 }

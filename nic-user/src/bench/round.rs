@@ -12,6 +12,7 @@ use std::{
 
 use super::{
     cpu::{self, CpuTime, CpuTimes, ThreadClock},
+    interruption::Interruption,
     stop::Stop,
 };
 use crate::error::{Error, Result};
@@ -69,6 +70,7 @@ pub struct Worker<'w> {
     side: Side,
     cpu: usize,
     work: Box<Work<'w>>,
+    interrupted: bool,
 }
 
 impl<'w> Worker<'w> {
@@ -78,7 +80,13 @@ impl<'w> Worker<'w> {
         cpu: usize,
         work: impl FnOnce(&Over) -> io::Result<()> + Send + 'w,
     ) -> Self {
-        Self { side, cpu, work: Box::new(work) }
+        Self { side, cpu, work: Box::new(work), interrupted: false }
+    }
+
+    /// Interrupts its system calls (`EINTR`) once the round is over.
+    #[must_use]
+    pub fn interrupted(self) -> Self {
+        Self { interrupted: true, ..self }
     }
 }
 
@@ -141,11 +149,6 @@ pub struct Window<T> {
 }
 
 impl Round<'_> {
-    /// How long workers work.
-    pub fn length(&self) -> Duration {
-        self.window.mul_f64(1.0 + SETTLING)
-    }
-
     /// Lets `workers` work and reads what is counted, by `read`, when the window opens and when it
     /// closes.
     ///
@@ -164,21 +167,28 @@ impl Round<'_> {
             let (started, starting) = mpsc::channel();
             let threads: Vec<_> = workers
                 .into_iter()
-                .map(|Worker { side, cpu, work }| {
+                .map(|Worker { side, cpu, work, interrupted }| {
                     let (started, over) = (started.clone(), &over);
-                    scope.spawn(move || {
+                    let interruption = interrupted.then(Interruption::default);
+                    let in_thread = interruption.clone();
+                    let thread = scope.spawn(move || {
                         cpu::pin(cpu)?;
+                        in_thread.iter().for_each(Interruption::aim_here);
                         // Nobody listens any more if another worker could not begin.
                         let _ = started.send((side, ThreadClock::current()));
                         work(over)
-                    })
+                    });
+                    (thread, interruption)
                 })
                 .collect();
             drop(started);
             let window = receive_all(&starting, threads.len())
                 .and_then(|clocks| self.watch(&cpus, &clocks, read));
             over.end();
-            for thread in threads {
+            for (thread, interruption) in threads {
+                if let Some(interruption) = interruption {
+                    interruption.until(|| thread.is_finished());
+                }
                 let ended = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
                 ended.map_err(|error| Error::io("measure", &error))?;
             }

@@ -78,7 +78,8 @@ impl Builder {
     }
 
     /// The packet that arrived in `first` and, if it is longer than a frame, in `rest`.
-    #[inline]
+    // Called, it takes twice as long: packets are large to move.
+    #[inline(always)]
     pub fn build(&mut self, first: Frag, rest: Frags) -> Packet {
         let info = headers(&first);
         let len = rest.iter().fold(first.len(), |len, frag| len + frag.len());
@@ -93,6 +94,7 @@ impl Builder {
         packet
     }
 
+    #[inline]
     fn copy(&mut self, first: Frag, rest: Frags, info: HeaderInfo) -> Packet {
         let start = self.copy_of(&first);
         match rest.iter().fold(start, |linear, frag| appended(linear?, frag)) {
@@ -104,6 +106,7 @@ impl Builder {
         }
     }
 
+    #[inline]
     fn split(&mut self, mut first: Frag, mut rest: Frags, info: HeaderInfo) -> Packet {
         let Some(linear) = first.get(..info.header_len as usize).and_then(|it| self.copy_of(it))
         else {
@@ -117,6 +120,7 @@ impl Builder {
         Packet { linear, frags: rest, info, verdict: Verdict::Split }
     }
 
+    #[inline]
     fn whole(&mut self, linear: Frag, frags: Frags, info: HeaderInfo) -> Packet {
         self.built.whole += 1;
         Packet { linear, frags, info, verdict: Verdict::Whole }
@@ -179,7 +183,14 @@ fn appended(mut frag: Frag, bytes: &[u8]) -> Option<Frag> {
 /// The headers of a packet whose first frame is `bytes`.
 #[inline]
 pub(super) fn headers(bytes: &[u8]) -> HeaderInfo {
-    HeaderInfo::of_common(bytes).unwrap_or_else(|| HeaderInfo::of(bytes))
+    HeaderInfo::of_common(bytes).unwrap_or_else(|| uncommon_headers(bytes))
+}
+
+/// Its own function, so that the whole walk does not weigh on what is common.
+#[cold]
+#[inline(never)]
+fn uncommon_headers(bytes: &[u8]) -> HeaderInfo {
+    HeaderInfo::of(bytes)
 }
 
 #[cfg(test)]

@@ -1,10 +1,6 @@
 //! Frames made inside the kernel, as fast as somebody takes them.
 
-use std::{
-    io::{self, ErrorKind},
-    sync::atomic::{AtomicU32, Ordering},
-    time::{Duration, Instant},
-};
+use std::io;
 
 use super::{
     Host,
@@ -20,44 +16,23 @@ const TTL: i16 = 22;
 /// Bytes that every frame has.
 const HEADERS_LEN: i32 = 34;
 
-/// Frames of the first run, which shows how fast it goes.
-const FIRST_RUN: u32 = 100_000;
-
 /// Sends one frame again and again out of a host's interface. Whoever lets it must be in that
 /// host's namespace.
 pub struct Generator {
     program: Program,
     frame: Vec<u8>,
-    /// Frames of the next run.
-    pace: AtomicU32,
 }
 
 impl Generator {
     /// Out of the interface of `host`.
     pub fn new(host: &Host, frame: Vec<u8>) -> Result<Self> {
         let program = Program::load(Hook::Xdp, &program(host.ifindex(), &frame))?;
-        Ok(Self { program, frame, pace: AtomicU32::new(FIRST_RUN) })
+        Ok(Self { program, frame })
     }
 
-    /// Sends it so many times.
+    /// Sends it so many times, or less if a signal interrupts it (`EINTR`).
     pub fn send(&self, times: u32) -> io::Result<()> {
         self.program.run_live(&self.frame, times)
-    }
-
-    /// Sends for about this long, as far as runs before have shown how fast it goes; for less if a
-    /// signal interrupts it.
-    pub fn send_for(&self, wanted: Duration) -> io::Result<()> {
-        let frames = self.pace.load(Ordering::Relaxed);
-        let start = Instant::now();
-        match self.send(frames) {
-            Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(()),
-            sent => sent?,
-        }
-        let in_time = wanted.as_secs_f64() / start.elapsed().as_secs_f64();
-        // As many as the kernel takes in one run, at most.
-        let pace = (f64::from(frames) * in_time).clamp(1.0, 1e8) as u32;
-        self.pace.store(pace, Ordering::Relaxed);
-        Ok(())
     }
 }
 

@@ -312,9 +312,7 @@ impl Trial for FrameTrial {
         };
         let fail = |error: crate::netlink::Error| error.while_doing("count frames");
         let mut links = last.run(Links::open)?.map_err(fail)?;
-        let first = lab.a();
-        let send = |over: &Over| generator::send(generator, first, round.length(), over);
-        let worker = |&cpu: &usize| Worker::new(Side::Sender, cpu, send);
+        let worker = |&cpu: &usize| generator::worker(generator, lab.a(), cpu);
         let mut workers: Vec<_> = self.cpus.iter().map(worker).collect();
         if let Some(forwarder) = forwarder {
             let router = lab.b();
