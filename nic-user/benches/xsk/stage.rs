@@ -9,7 +9,7 @@ use nic_user::{
     error::Result,
     lab::{
         Host, Lab, Shape,
-        bpf::{Hook, Link, Program, XDP_DROP},
+        bpf::{Hook, Link, Program, TC_ACT_SHOT},
         frames::Ends,
         generator::Generator,
         sockets::ToSockets,
@@ -49,7 +49,9 @@ impl Stage {
         let mut frame = ends.ethernet(ends.ipv4(ends.udp(V4, &vec![0xa5; len - 42])));
         frame.truncate(len);
         let sockets = ToSockets::attach(lab.b())?;
-        let drop = Program::returning(Hook::Xdp, XDP_DROP)?.attach(lab.a(), lab.a().ifindex())?;
+        // Before XDP, veth would copy every packet, on the program's processor.
+        let drop = Program::returning(Hook::TcIngress, TC_ACT_SHOT)?;
+        let drop = drop.attach(lab.a(), lab.a().ifindex())?;
         let generator = Generator::new(lab.a(), frame.clone())?;
         Ok(Self { job, frame, sockets, generator, _drop: drop, lab })
     }
