@@ -16,7 +16,8 @@ use nic_user::{
 use crate::assert_done;
 
 /// nicctl keeps its pins in the bpffs of the first process. So this is a mount namespace with a
-/// PID namespace, whose first process waits until the sandbox is dropped.
+/// PID namespace, whose first process waits until the sandbox is dropped. What nicctl remembers of
+/// this machine's interfaces is hidden, too.
 pub struct Sandbox {
     lab: Lab,
     first: Child,
@@ -35,6 +36,7 @@ pub struct State {
 const SCRIPT: &str = "
     while umount /sys/fs/bpf; do :; done 2>/dev/null
     mount -t bpf -o mode=0700 bpf /sys/fs/bpf &&
+    mkdir -p /var/lib/nicctl && mount -t tmpfs tmpfs /var/lib/nicctl &&
     mount -t tmpfs tmpfs /mnt && touch /mnt/nicctl && mount --bind \"$0\" /mnt/nicctl &&
     echo ready && exec cat";
 
