@@ -165,10 +165,6 @@ struct HoldTrial {
 }
 
 impl Trial for HoldTrial {
-    fn set_up(&mut self) -> Result<()> {
-        Ok(())
-    }
-
     fn round(&mut self, round: &Round<'_>) -> Result<Sample> {
         let Bed { lab, cpus, sockets } = &*self.bed;
         let (conditions, threshold) = (self.conditions, self.threshold);

@@ -155,10 +155,6 @@ struct HeadersTrial {
 }
 
 impl Trial for HeadersTrial {
-    fn set_up(&mut self) -> Result<()> {
-        Ok(())
-    }
-
     fn round(&mut self, round: &Round<'_>) -> Result<Sample> {
         let Card { merged, tap, cpus, .. } = &*self.card;
         let (mut feeder, stream) = self.card.connect(self.size, self.linear)?;

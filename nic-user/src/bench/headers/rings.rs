@@ -92,10 +92,6 @@ struct Seen {
 }
 
 impl Trial for RingsTrial {
-    fn set_up(&mut self) -> Result<()> {
-        Ok(())
-    }
-
     fn round(&mut self, round: &Round<'_>) -> Result<Sample> {
         let policy = CopyPolicy { rx_copybreak: 0, ..CopyPolicy::DEFAULT };
         let building = Building { policy, bounce_below: 0 };

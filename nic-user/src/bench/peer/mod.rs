@@ -261,10 +261,6 @@ struct UdpTrial {
 }
 
 impl Trial for UdpTrial {
-    fn set_up(&mut self) -> Result<()> {
-        Ok(())
-    }
-
     fn round(&mut self, round: &Round<'_>) -> Result<Sample> {
         let fail = |error: io::Error| Error::io("open a UDP socket", &error);
         let sender = Sender::bind(self.peer.ours).map_err(fail)?;
@@ -326,10 +322,6 @@ struct TcpTrial {
 }
 
 impl Trial for TcpTrial {
-    fn set_up(&mut self) -> Result<()> {
-        Ok(())
-    }
-
     fn round(&mut self, round: &Round<'_>) -> Result<Sample> {
         let target = self.peer.begin(Question::Tcp(self.tcp))?;
         let end = TcpStream::connect_timeout(&target, PATIENCE).and_then(End::new);

@@ -299,10 +299,6 @@ impl FrameTrial {
 }
 
 impl Trial for FrameTrial {
-    fn set_up(&mut self) -> Result<()> {
-        Ok(())
-    }
-
     fn round(&mut self, round: &Round<'_>) -> Result<Sample> {
         let Site { generator, lab, forwarder, .. } = &*self.site;
         let last = self.site.last();
@@ -342,10 +338,6 @@ struct TransactionTrial {
 }
 
 impl Trial for TransactionTrial {
-    fn set_up(&mut self) -> Result<()> {
-        Ok(())
-    }
-
     fn round(&mut self, round: &Round<'_>) -> Result<Sample> {
         let program = self.program.iter();
         let ends = program.flat_map(|program| [(program, self.lab.a()), (program, self.lab.b())]);

@@ -71,10 +71,6 @@ struct BuildTrial {
 }
 
 impl Trial for BuildTrial {
-    fn set_up(&mut self) -> Result<()> {
-        Ok(())
-    }
-
     fn round(&mut self, round: &Round<'_>) -> Result<Sample> {
         let packets = [Count::default()];
         let [count] = &packets;

@@ -150,13 +150,18 @@ pub const EXIT: Insn = insn(0x95, R0, R0, 0, 0);
 /// `dst =` the address of an array map's first value.
 pub fn value_of(dst: Reg, map: BorrowedFd<'_>) -> [Insn; 2] {
     const BPF_PSEUDO_MAP_VALUE: Reg = Reg(2);
-    [insn(0x18, dst, BPF_PSEUDO_MAP_VALUE, 0, map.as_raw_fd()), insn(0, R0, R0, 0, 0)]
+    load_map(dst, BPF_PSEUDO_MAP_VALUE, map)
 }
 
 /// `dst =` a map.
 pub fn map(dst: Reg, map: BorrowedFd<'_>) -> [Insn; 2] {
     const BPF_PSEUDO_MAP_FD: Reg = Reg(1);
-    [insn(0x18, dst, BPF_PSEUDO_MAP_FD, 0, map.as_raw_fd()), insn(0, R0, R0, 0, 0)]
+    load_map(dst, BPF_PSEUDO_MAP_FD, map)
+}
+
+/// One instruction of twice the length.
+fn load_map(dst: Reg, what: Reg, map: BorrowedFd<'_>) -> [Insn; 2] {
+    [insn(0x18, dst, what, 0, map.as_raw_fd()), insn(0, R0, R0, 0, 0)]
 }
 
 /// The start of an XDP program: R2 is the packet, R3 its end, and R1 the end of its first `len`
