@@ -1,7 +1,7 @@
 //! What the XDP program leaves in front of a frame for TC ingress and AF_XDP.
 
 use crate::{
-    headers::{Flags, HeaderInfo, IpProtocol},
+    headers::{Flags, HeaderInfo, IpProtocol, Walk},
     policy::Verdict,
 };
 
@@ -39,22 +39,20 @@ impl Metadata {
     /// Tells our metadata from somebody else's.
     pub const MAGIC: u8 = 0xc5;
 
-    /// The words that lie in front of the frame. Lengths and offsets beyond 65,535 are cut to it;
-    /// no device delivers such headers.
+    /// The words that lie in front of the frame. Lengths and offsets fit: the walk goes no farther
+    /// than [`Walk::FARTHEST`].
     #[inline(always)]
     pub const fn to_words(self) -> [u64; 2] {
         let headers = &self.headers;
-        let [header_len, l3_offset, l4_offset] =
-            short([headers.header_len, headers.l3_offset, headers.l4_offset]);
         let first = Self::MAGIC as u64
             | (headers.flags.bits() as u64) << 8
             | (self.verdict as u64) << 16
             | (headers.l4.raw() as u64) << 24
-            | (header_len as u64) << 32
+            | (headers.header_len as u16 as u64) << 32
             | (headers.l3 as u64) << 48;
         let second = self.queue as u64
-            | (l3_offset as u64) << 16
-            | (l4_offset as u64) << 32
+            | (headers.l3_offset as u16 as u64) << 16
+            | (headers.l4_offset as u16 as u64) << 32
             | (headers.vlan_depth as u64) << 48;
         [first, second]
     }
@@ -84,18 +82,7 @@ impl Metadata {
     }
 }
 
-/// Each value, at most 65,535; one comparison where none is more.
-#[inline(always)]
-const fn short([a, b, c]: [u32; 3]) -> [u16; 3] {
-    const fn cut(value: u32) -> u16 {
-        if value > u16::MAX as u32 { u16::MAX } else { value as u16 }
-    }
-    if (a | b | c) > u16::MAX as u32 {
-        [cut(a), cut(b), cut(c)]
-    } else {
-        [a as u16, b as u16, c as u16]
-    }
-}
+const _: () = assert!(Walk::FARTHEST <= u16::MAX as u32, "lengths and offsets fit into 16 bits");
 
 #[cfg(test)]
 mod tests {

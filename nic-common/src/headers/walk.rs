@@ -9,6 +9,11 @@ use crate::frame::{Fields, Frame};
 /// Headers of a kind that the kernel counts; it goes on behind no more (`MAX_FLOW_DISSECT_HDRS`).
 const MAX_COUNTED: u8 = 15;
 
+/// The longest that headers say to be.
+const IPV4_MAX: u32 = 60;
+const TCP_MAX: u32 = 60;
+const EXTENSION_MAX: u32 = 256 * 8;
+
 /// What follows a header.
 enum Next {
     /// Another header of a kind that the kernel counts.
@@ -44,6 +49,11 @@ impl Walk {
     /// The most steps that a walk takes: every counted header can be an IP header, whose payload is
     /// one step more.
     pub const MAX_STEPS: u32 = 2 * (MAX_COUNTED as u32 + 1);
+
+    /// No header ends farther into a frame, in bytes: as many counted headers as there may be, each
+    /// an IPv6 extension header or an IP header at its longest, and a TCP header.
+    pub const FARTHEST: u32 =
+        ETHERNET_LEN + (MAX_COUNTED as u32 + 1) * (EXTENSION_MAX + IPV4_MAX) + TCP_MAX;
 
     /// A walk that has read the Ethernet header of `frame`, if there is a whole one.
     #[inline(always)]
