@@ -3,10 +3,19 @@ use std::{fs, path::Path};
 use proptest::prelude::*;
 
 use super::*;
-use crate::control::{
-    apply, fake::Fake, journal::Journals, profile::Profile, text, wanted::from_arguments,
+use crate::{
+    control::{
+        apply,
+        fake::Fake,
+        journal::Journals,
+        profile::Profile,
+        rules, text,
+        wanted::{Origin, Request, from_arguments},
+    },
+    error::Kind,
+    nic::setting::{Access, Setting},
+    report::style::Style,
 };
-use crate::report::style::Style;
 
 fn desired(arguments: &[&str]) -> Desired {
     let arguments: Vec<String> = arguments.iter().map(|&argument| argument.into()).collect();
