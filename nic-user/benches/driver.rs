@@ -1,14 +1,16 @@
-//! The driver beside a C program over libxdp that does the same, on a veth pair in copy mode: one
-//! processor generates and receives, another one runs the program. Then datagrams as super-packets
-//! beside the same frames one by one.
+//! The driver beside a C program over libxdp that does the same, and beside xdp-bench where that
+//! has AF_XDP jobs (xdp-tools 1.6.3), on a veth pair in copy mode: one processor generates and
+//! receives, another one runs the program. Then datagrams as super-packets beside the same frames
+//! one by one.
 //!
+//! `--xdp-bench PROGRAM` says which xdp-bench; without it, it is the one in `PATH`.
 //! `--bounce` shows what the bounce path does for a consumer that holds its packets; `--soak
 //! SECONDS` runs everything at once and checks that no frame is ever lost.
 
 mod measure;
 mod xsk;
 
-use std::{error::Error, time::Duration};
+use std::{error::Error, path::Path, time::Duration};
 
 use measure::{Floors, Spread};
 use nic_user::report::{
@@ -16,7 +18,7 @@ use nic_user::report::{
     table::{Align, Table},
 };
 use xsk::{
-    Job, Peer, Stage, bounce,
+    Job, Peer, Stage, XdpBench, bounce,
     gso::{self, Way},
 };
 
@@ -41,11 +43,16 @@ fn main() -> Result<()> {
         return Ok(());
     }
     measure::warn_if_busy();
-    if let Some(at) = arguments.iter().position(|argument| argument == "--soak") {
-        let seconds = arguments.get(at + 1).and_then(|seconds| seconds.parse().ok());
-        return soak(seconds.ok_or("--soak takes a number of seconds")?);
+    let value = |flag: &str| {
+        let at = arguments.iter().position(|argument| argument == flag)?;
+        Some(arguments.get(at + 1).map_or("", String::as_str))
+    };
+    if let Some(seconds) = value("--soak") {
+        let seconds = seconds.parse().map_err(|_| "--soak takes a number of seconds")?;
+        return soak(seconds);
     }
-    if has("--bounce") { bounce() } else { compare() }
+    let xdp_bench = value("--xdp-bench").unwrap_or("xdp-bench");
+    if has("--bounce") { bounce() } else { compare(Path::new(xdp_bench)) }
 }
 
 fn soak(seconds: u64) -> Result<()> {
@@ -87,13 +94,17 @@ fn bounce() -> Result<()> {
     Ok(table.write(&mut std::io::stdout(), Style::Plain)?)
 }
 
-/// The table of both programs.
-fn compare() -> Result<()> {
+/// The table of all programs.
+fn compare(xdp_bench: &Path) -> Result<()> {
     let peer = Peer::build()?;
+    let xdp_bench = XdpBench::new(xdp_bench)
+        .inspect_err(|error| println!("xdp-bench: skipped: {error}\n"))
+        .ok();
     let columns = [
         ("JOB", Align::Left),
         ("FRAME", Align::Right),
-        ("C, Mpps", Align::Right),
+        ("PEER", Align::Left),
+        ("PEER, Mpps", Align::Right),
         ("DRIVER, Mpps", Align::Right),
         ("RATIO", Align::Right),
     ];
@@ -101,16 +112,21 @@ fn compare() -> Result<()> {
     let mut floors = Floors::default();
     for job in Job::ALL {
         for len in LENGTHS {
-            let (theirs, ours, ratio) = measure_job(&peer, job, len)?;
-            table.push([
-                job.name().into(),
-                format!("{len} B"),
-                theirs.text(),
-                ours.text(),
-                ratio_text(ratio),
-            ]);
-            let what = format!("{} of {len} bytes: C over the driver", job.name());
-            floors.check(&what, 1.0 / ratio.median, 1.0, "x");
+            let measured = measure_job(&peer, xdp_bench.as_ref(), job, len)?;
+            let ours = Spread::of(measured.ours);
+            for Beside { name, rates, ratios } in measured.peers {
+                let (theirs, ratio) = (Spread::of(rates), Spread::of(ratios));
+                table.push([
+                    job.name().into(),
+                    format!("{len} B"),
+                    name.into(),
+                    theirs.text(),
+                    ours.text(),
+                    ratio_text(ratio),
+                ]);
+                let what = format!("{} of {len} bytes: {name} over the driver", job.name());
+                floors.check(&what, 1.0 / ratio.median, 1.0, "x");
+            }
         }
     }
     table.write(&mut std::io::stdout(), Style::Plain)?;
@@ -153,15 +169,41 @@ fn ratio_text(ratio: Spread) -> String {
     format!("{:.2} ({:.2}-{:.2})", ratio.median, ratio.min, ratio.max)
 }
 
-fn measure_job(peer: &Peer, job: Job, len: usize) -> Result<(Spread, Spread, Spread)> {
+/// Rates of all rounds in millions of packets per second.
+struct Measured {
+    ours: Vec<f64>,
+    peers: Vec<Beside>,
+}
+
+/// What was measured of a peer.
+struct Beside {
+    name: &'static str,
+    rates: Vec<f64>,
+    /// Our rates over its, in the same round.
+    ratios: Vec<f64>,
+}
+
+fn measure_job(
+    peer: &Peer,
+    xdp_bench: Option<&XdpBench>,
+    job: Job,
+    len: usize,
+) -> Result<Measured> {
     let stage = Stage::new(job, len)?;
-    let (mut theirs, mut ours, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..ROUNDS {
-        let their = peer.run(&stage)?;
-        let our = xsk::run(&stage)?;
-        theirs.push(their / 1e6);
-        ours.push(our / 1e6);
-        ratios.push(our / their);
+    let beside = |name| Beside { name, rates: Vec::new(), ratios: Vec::new() };
+    let mut measured = Measured { ours: Vec::new(), peers: vec![beside("C")] };
+    if xdp_bench.is_some() && job.of_xdp_bench().is_some() {
+        measured.peers.push(beside("xdp-bench"));
     }
-    Ok((Spread::of(theirs), Spread::of(ours), Spread::of(ratios)))
+    for _ in 0..ROUNDS {
+        let of_xdp_bench = xdp_bench.map(|it| it.run(&stage)).transpose()?.flatten();
+        let theirs = [peer.run(&stage)?].into_iter().chain(of_xdp_bench);
+        let our = xsk::run(&stage)?;
+        measured.ours.push(our / 1e6);
+        for (peer, their) in measured.peers.iter_mut().zip(theirs) {
+            peer.rates.push(their / 1e6);
+            peer.ratios.push(our / their);
+        }
+    }
+    Ok(measured)
 }

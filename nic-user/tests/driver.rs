@@ -11,9 +11,8 @@ use std::thread;
 use nic_common::policy::{CopyPolicy, Verdict};
 use nic_user::driver::{
     Access, BusyPoll, Mode,
-    buffers::{Buffers, Layout},
+    buffers::Buffers,
     packet::{Frag, Packet},
-    queue::{Checksum, Refusal},
     receive::Building,
 };
 use nic_user::lab::{
@@ -227,44 +226,6 @@ fn a_task_waits_for_packets() {
         });
         assert_eq!(arrived, sent);
     });
-}
-
-#[test]
-fn the_kernel_fills_in_checksums() {
-    needs_root!();
-    let layout = Layout { tx_metadata: true, ..LAYOUT };
-    let mut rig = Rig::new(layout, &config(WHOLE));
-    let (from, to) = (rig.lab.b(), rig.lab.a());
-    let ends = Ends::between(from, to);
-    let receiver = to.run(|| UdpSocket::bind((to.ipv4(), 9))).unwrap().unwrap();
-    receiver.set_read_timeout(Some(PATIENCE)).unwrap();
-    let frame = ends.ethernet(ends.ipv4(ends.udp(V4, b"checksum")));
-    let buffers = Rc::clone(rig.port.buffers());
-    let queue = &mut rig.port.queues_mut()[0];
-    let frag = |headroom| {
-        let mut frag = Frag::empty(buffers.frames().take().unwrap(), headroom);
-        assert!(frag.append(&frame));
-        frag
-    };
-    let checksum = Checksum { start: 14 + 20, offset: 6 };
-    let unsent = queue.send_with_checksum(frag(8), checksum).unwrap_err();
-    assert_eq!((unsent.why, unsent.what.to_vec()), (Refusal::NoMetadata, frame.clone()));
-    let mut unfinished = frag(64);
-    // The sum over the pseudo header, which is all that the sender leaves there.
-    let pseudo = pseudo_sum(&frame);
-    unfinished[40..42].copy_from_slice(&pseudo.to_be_bytes());
-    queue.send_with_checksum(unfinished, checksum).unwrap();
-    queue.flush().unwrap();
-    let mut payload = [0; 100];
-    let len = receiver.recv(&mut payload).unwrap();
-    assert_eq!(&payload[..len], b"checksum");
-}
-
-/// Sum of addresses, protocol and length of a UDP datagram in IPv4.
-fn pseudo_sum(frame: &[u8]) -> u16 {
-    let word = |at: usize| u32::from(u16::from_be_bytes([frame[at], frame[at + 1]]));
-    let sum = (26..34).step_by(2).map(word).sum::<u32>() + 17 + word(38);
-    (sum + (sum >> 16)) as u16
 }
 
 #[test]

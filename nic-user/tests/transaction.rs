@@ -188,6 +188,44 @@ fn one_interface_that_fails_takes_the_others_back() {
 }
 
 #[test]
+fn the_document_of_a_failure_tells_what_became_of_every_step() {
+    needs_root!();
+    let lab = lab();
+    let host = lab.b();
+    let end = |name| VethEnd { name, queues: 2, mtu: 1500, netns: None };
+    host.links(|links| links.add_veth(end("nic-x"), end("nic-y"))).unwrap();
+    let before = ["nic-x", "nic-b", "nic-y"].map(|name| settings(host, name));
+    let profile = ProfileFile::new(TOO_FEW_QUEUES);
+    let args = [&profile.args()[..], &["--mode", "native", "--json"]].concat();
+    // The second one fails, and the third one is not reached.
+    let output = attach(host, &["nic-x", "nic-b", "nic-y"], &args);
+    let error = error_of(&output);
+    let printed = document(&String::from_utf8(output.stdout).unwrap());
+    let schema = document(&succeeded(nicctl(&["schema", "attach"])));
+    assert_eq!(schema::mismatch(&schema, &printed), None);
+    assert_eq!((&printed["attached"], &printed["dry_run"]), (&false.into(), &false.into()));
+    let failure = printed["failure"].as_str().unwrap();
+    assert!(failure.contains("attach to nic-b"), "{failure}");
+    assert!(error.starts_with(&format!("nicctl: {failure}\n")), "{error}");
+    for (index, name, state) in
+        [(0, "nic-x", "undone"), (1, "nic-b", "undone"), (2, "nic-y", "planned")]
+    {
+        let entry = &printed["interfaces"][index];
+        assert_eq!((&entry["name"], &entry["mode"]), (&name.into(), &"native".into()));
+        assert_eq!(entry["left"], Value::Array(Vec::new()));
+        let steps = entry["settings"].as_array().unwrap();
+        assert!(!steps.is_empty() && steps.iter().all(|step| step["state"] == state), "{entry}");
+    }
+    for (name, before) in ["nic-x", "nic-b", "nic-y"].into_iter().zip(before) {
+        assert_untouched(host, name, &before);
+    }
+    // What goes well has no failure.
+    let printed = document(&succeeded(attach(host, &["nic-b"], &["--json"])));
+    assert_eq!((&printed["attached"], &printed["failure"]), (&true.into(), &Value::Null));
+    run(host, "detach", &[]);
+}
+
+#[test]
 fn what_contradicts_xdp_is_refused_before_anything_is_touched() {
     needs_root!();
     let lab = lab();

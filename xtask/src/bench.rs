@@ -1,10 +1,17 @@
 //! `cargo xtask bench`: nicctl measured, beside the programs that do the same.
 
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
+
 use anyhow::Result;
 
 use crate::{
-    process::{cargo_as_root, run as run_command},
+    process::{cargo_as_root, command, find, run as run_command},
     setup,
+    vm::packages,
 };
 
 /// Run a benchmark of nic-user.
@@ -20,10 +27,54 @@ pub struct Args {
 /// Runs the subcommand.
 pub fn run(args: &Args) -> Result<()> {
     setup::for_benchmarks()?;
-    run_command(
-        cargo_as_root("sudo -E")
-            .args(["bench", "--package", "nic-user", "--bench"])
-            .args([&args.name, "--"])
-            .args(&args.rest),
-    )
+    let mut bench = cargo_as_root("sudo -E");
+    bench.args(["bench", "--package", "nic-user", "--bench", &args.name, "--"]).args(&args.rest);
+    if args.name == "driver" {
+        match xdp_bench() {
+            Ok(program) => {
+                bench.arg("--xdp-bench").arg(program);
+            }
+            // The benchmark says what it skips.
+            Err(error) => println!("no xdp-bench with AF_XDP jobs: {error:#}"),
+        }
+    }
+    run_command(&mut bench)
+}
+
+/// An xdp-bench with AF_XDP jobs: the system's, else a newer one out of the cache.
+fn xdp_bench() -> Result<PathBuf> {
+    if let Some(installed) = find("xdp-bench")
+        && has_xsk_drop(&installed)
+    {
+        return Ok(installed);
+    }
+    let directory = packages::cached("xdp-tools", |directory| {
+        let names =
+            ["xdp-tools", "libxdp1", "libbpf1", "libelf1t64", "zlib1g", "libzstd1", "libc6"];
+        packages::unpack_testing(&names.map(str::to_owned), directory)
+    })?;
+    let program = directory.join("xdp-bench");
+    start_script(&directory, &program)?;
+    Ok(program)
+}
+
+fn has_xsk_drop(program: &Path) -> bool {
+    let help = command(program).arg("help").output();
+    help.is_ok_and(|it| {
+        String::from_utf8_lossy(&[it.stdout, it.stderr].concat()).contains("xsk-drop")
+    })
+}
+
+/// Starts it with the libraries that it was built for.
+fn start_script(directory: &Path, program: &Path) -> Result<()> {
+    let directory = directory.display();
+    let script = format!(
+        "#!/bin/sh\n\
+         usr='{directory}/usr'\n\
+         lib=$usr/lib/x86_64-linux-gnu\n\
+         export LIBXDP_OBJECT_PATH=$lib/bpf\n\
+         exec $lib/ld-linux-x86-64.so.2 --library-path $lib $usr/sbin/xdp-bench \"$@\"\n"
+    );
+    fs::write(program, script)?;
+    Ok(fs::set_permissions(program, fs::Permissions::from_mode(0o755))?)
 }

@@ -7,7 +7,7 @@ mod initramfs;
 mod kernel;
 mod modules;
 mod netdevsim;
-mod packages;
+pub mod packages;
 mod qemu;
 mod table;
 mod unpack;

@@ -13,7 +13,7 @@ use nic_user::{
         segment::{Ids, SuperPacket},
     },
     error::{Error, Result},
-    lab::{frames::Ends, traffic::IpVersion::V4},
+    lab::{frames::Ends, sockets::ToSockets, traffic::IpVersion::V4},
 };
 
 use super::{
@@ -68,6 +68,8 @@ struct Program<'s> {
     headers: Vec<u8>,
     payload: Vec<u8>,
     size: usize,
+    // After the port, which it serves.
+    _sockets: ToSockets,
 }
 
 impl<'s> Program<'s> {
@@ -79,8 +81,9 @@ impl<'s> Program<'s> {
         let buffers = Buffers::new(Layout::default())?;
         let building = Building { policy: WHOLE, bounce_below: 0 };
         let fill = Options::default().fill;
-        let port = open(stage.host(), &stage.sockets, building, fill, &buffers)?;
-        Ok(Self { port, frame: &stage.frame, headers, payload, size })
+        let sockets = ToSockets::attach(stage.host())?;
+        let port = open(stage.host(), &sockets, building, fill, &buffers)?;
+        Ok(Self { port, frame: &stage.frame, headers, payload, size, _sockets: sockets })
     }
 
     /// Sends the datagrams of one super-packet; how many that was.

@@ -12,6 +12,7 @@ use nic_user::{
         receive::Building,
     },
     error::{Error, Result},
+    lab::sockets::ToSockets,
 };
 use nix::time::{ClockId, clock_gettime};
 
@@ -65,6 +66,8 @@ fn processor_time() -> Result<f64> {
 struct Program {
     port: Port,
     batch: Vec<Frag>,
+    // After the port, which it serves.
+    _sockets: ToSockets,
 }
 
 impl Program {
@@ -72,8 +75,9 @@ impl Program {
         let building = Building { policy: WHOLE, bounce_below: 0 };
         let buffers = Buffers::new(Layout::default())?;
         let fill = Options::default().fill;
-        let port = open(stage.host(), &stage.sockets, building, fill, &buffers)?;
-        Ok(Self { port, batch: Vec::with_capacity(BATCH as usize) })
+        let sockets = ToSockets::attach(stage.host())?;
+        let port = open(stage.host(), &sockets, building, fill, &buffers)?;
+        Ok(Self { port, batch: Vec::with_capacity(BATCH as usize), _sockets: sockets })
     }
 
     /// Works on a batch; how many packets that was.

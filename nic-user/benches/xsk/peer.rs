@@ -8,6 +8,7 @@ use std::{
     process::{Command, Stdio},
 };
 
+use nic_user::lab::sockets::ToSockets;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 
 use super::stage::{MILLISECONDS, PROGRAM_CPU, Stage};
@@ -35,22 +36,22 @@ impl Peer {
 
     /// Packets per second.
     pub fn run(&self, stage: &Stage) -> Result<f64> {
-        let output = stage.with_traffic(|| self.output(stage))?;
+        let sockets = ToSockets::attach(stage.host())?;
+        let output = stage.with_traffic(|| self.output(stage, &sockets))?;
         let text = String::from_utf8(output)?;
         let (packets, seconds) =
             text.trim().split_once(' ').ok_or("no figures of the C program")?;
         Ok(packets.parse::<f64>()? / seconds.parse::<f64>()?)
     }
 
-    fn output(&self, stage: &Stage) -> Result<Vec<u8>> {
-        let sockets = stage.sockets.as_fd().as_raw_fd();
+    fn output(&self, stage: &Stage, sockets: &ToSockets) -> Result<Vec<u8>> {
         // The program inherits the map.
-        fcntl(&stage.sockets, FcntlArg::F_SETFD(FdFlag::empty()))?;
+        fcntl(sockets, FcntlArg::F_SETFD(FdFlag::empty()))?;
         let mut command = Command::new(&self.program);
         command.arg(stage.job.name());
         let numbers = [
             stage.host().ifindex().to_string(),
-            sockets.to_string(),
+            sockets.as_fd().as_raw_fd().to_string(),
             PROGRAM_CPU.to_string(),
             stage.frame.len().to_string(),
             MILLISECONDS.to_string(),
@@ -62,7 +63,7 @@ impl Peer {
         let output = child.wait_with_output()?;
         match output.status.code() {
             Some(0) => Ok(output.stdout),
-            Some(QUEUE_IN_USE) => self.output(stage),
+            Some(QUEUE_IN_USE) => self.output(stage, sockets),
             _ => Err("the C program failed".into()),
         }
     }

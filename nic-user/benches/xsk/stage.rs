@@ -12,7 +12,6 @@ use nic_user::{
         bpf::{Hook, Link, Program, TC_ACT_SHOT},
         frames::Ends,
         generator::Generator,
-        sockets::ToSockets,
         traffic::IpVersion::V4,
     },
 };
@@ -35,7 +34,6 @@ pub struct Stage {
     pub job: Job,
     /// What is received or sent.
     pub frame: Vec<u8>,
-    pub sockets: ToSockets,
     generator: Generator,
     /// Drops what the program sends.
     _drop: Link,
@@ -48,12 +46,11 @@ impl Stage {
         let ends = Ends::between(lab.a(), lab.b());
         let mut frame = ends.ethernet(ends.ipv4(ends.udp(V4, &vec![0xa5; len - 42])));
         frame.truncate(len);
-        let sockets = ToSockets::attach(lab.b())?;
         // Before XDP, veth would copy every packet, on the program's processor.
         let drop = Program::returning(Hook::TcIngress, TC_ACT_SHOT)?;
         let drop = drop.attach(lab.a(), lab.a().ifindex())?;
         let generator = Generator::new(lab.a(), frame.clone())?;
-        Ok(Self { job, frame, sockets, generator, _drop: drop, lab })
+        Ok(Self { job, frame, generator, _drop: drop, lab })
     }
 
     /// Where the program runs.

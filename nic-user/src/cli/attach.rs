@@ -12,8 +12,12 @@ use super::{
     target,
 };
 use crate::{
-    control::{Journals, Plan, Profile, Report, model::StepReportEntry, text},
-    error::Result,
+    control::{
+        Journals, Plan, Profile, Report,
+        model::{LeftEntry, StepReportEntry},
+        text,
+    },
+    error::{Error, Result},
     netlink::link::XdpMode,
     nic::Nic,
     offload::{self, Attached, Lock, ModeWanted, Options, Switches},
@@ -96,18 +100,24 @@ pub(super) struct Args {
     policy: PolicyArgs,
 }
 
-/// What `nicctl attach --json` prints.
+/// What `nicctl attach --json` prints, also after a failure on the way.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Document {
     version: Version<1>,
     /// Whether nothing was changed, because of --dry-run.
     dry_run: bool,
+    /// Whether they are attached. After a failure none of them is, and all settings are what they
+    /// were, except for those that are `left`.
+    attached: bool,
     /// How names were resolved to the interfaces below them.
     resolved: Vec<String>,
     /// One entry an interface.
     interfaces: Vec<Entry>,
+    /// Why they are not attached.
+    failure: Option<String>,
 }
 
+/// What is attached to an interface, or would be, or would have been.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Entry {
     /// Name of the interface.
@@ -132,6 +142,8 @@ struct Entry {
     upgraded: bool,
     /// The settings that were changed for it, or would be, in their order.
     settings: Vec<StepReportEntry>,
+    /// After a failure: settings that could not be given back.
+    left: Vec<LeftEntry>,
     /// Why it is not native, why it is the frags build, what else there is to know.
     notes: Vec<String>,
 }
@@ -163,19 +175,24 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     };
     if args.dry_run {
         let outcomes = plan()?.into_iter().map(Outcome::from).collect();
-        return Ok(report(args, resolved, outcomes, out)?);
+        return Ok(report(args, resolved, outcomes, None, out)?);
     }
     let lock = Lock::take(target::say_waiting)?;
     let (mut done, result) = transaction::attach(&lock, plan()?, &options, &journals);
-    if let Err(error) = result {
-        if !args.json {
+    let failure = match result {
+        Err(failure) if !args.json => {
             say_what_was_undone(&done, out)?;
+            return Err(failure.into());
         }
-        return Err(error.into());
-    }
-    let ignored = done.iter_mut().find_map(|done| done.settings.error());
-    report(args, resolved, done.into_iter().filter_map(Outcome::of).collect(), out)?;
-    ignored.map_or(Ok(()), |error| Err(error.into()))
+        result => result.err(),
+    };
+    let ignored = match failure {
+        Some(_) => None,
+        None => done.iter_mut().find_map(|done| done.settings.error()),
+    };
+    let outcomes = done.into_iter().map(Outcome::from).collect();
+    report(args, resolved, outcomes, failure.as_ref(), out)?;
+    failure.or(ignored).map_or(Ok(()), |error| Err(error.into()))
 }
 
 fn say_what_was_undone(done: &[Done], out: &mut dyn Write) -> io::Result<()> {
@@ -195,10 +212,9 @@ enum Settings {
     Changed(Report),
 }
 
-impl Outcome {
-    fn of(done: Done) -> Option<Self> {
-        let settings = Settings::Changed(done.settings);
-        done.programs.map(|programs| Self { programs, settings })
+impl From<Done> for Outcome {
+    fn from(done: Done) -> Self {
+        Self { programs: done.programs, settings: Settings::Changed(done.settings) }
     }
 }
 
@@ -235,15 +251,19 @@ fn report(
     args: &Args,
     resolved: Vec<String>,
     outcomes: Vec<Outcome>,
+    failure: Option<&Error>,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     if args.json {
-        let interfaces = outcomes.into_iter().map(Entry::from).collect();
-        let dry_run = args.dry_run;
-        return json::write_pretty(
-            out,
-            &Document { version: Version, dry_run, resolved, interfaces },
-        );
+        let document = Document {
+            version: Version,
+            dry_run: args.dry_run,
+            attached: !args.dry_run && failure.is_none(),
+            resolved,
+            interfaces: outcomes.into_iter().map(Entry::from).collect(),
+            failure: failure.map(ToString::to_string),
+        };
+        return json::write_pretty(out, &document);
     }
     for step in resolved {
         writeln!(out, "{step}")?;
@@ -285,6 +305,7 @@ impl From<Outcome> for Entry {
             log: programs.switches.log,
             upgraded: programs.upgraded,
             settings: settings.steps.iter().map(StepReportEntry::from).collect(),
+            left: settings.left.iter().map(LeftEntry::from).collect(),
             notes: [programs.notes, settings.notes].concat(),
         }
     }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::{name, target};
 use crate::{
     control::{
-        Identity, Journals,
+        Journals,
         journal::Journal,
         model::{ChangeEntry, LeftEntry},
         text,
@@ -20,7 +20,7 @@ use crate::{
         json::{self, Version},
         style::Style,
     },
-    transaction::{self, Detached, SettingsLeft},
+    transaction::{self, Detached, SettingsLeft, Wanted, slot_of},
 };
 
 /// Detach from interfaces: undo everything that nicctl did to them, and nothing else
@@ -45,7 +45,9 @@ pub(super) struct Args {
     #[arg(long)]
     all: bool,
 
-    /// Clear away what is left of interfaces that no longer exist, in every network namespace
+    /// Clear away what is left of interfaces that no longer exist, in every network namespace;
+    /// those of a namespace without a name and a process, and without a program of nicctl, count
+    /// as such
     #[arg(long, conflicts_with = "all")]
     gone: bool,
 
@@ -131,11 +133,8 @@ fn named(names: &[String], netns: u64, journals: &Journals) -> Result<Vec<Target
 fn former(name: &str, netns: u64, journals: &Journals) -> Result<Vec<Slot>> {
     let recorded = target::recorded(name, netns)?.into_iter();
     let stale = recorded.filter(Attachment::is_stale).map(|gone| gone.slot().clone());
-    let journaled = journaled(journals).filter(|journal| {
-        let Identity { name: former, netns_cookie, .. } = &journal.identity;
-        former == name && *netns_cookie == netns && transaction::is_gone(journal)
-    });
-    Ok(stale.chain(journaled.map(|journal| slot_of(&journal))).collect())
+    let journaled = transaction::former(journals, name, netns);
+    Ok(stale.chain(journaled.iter().map(slot_of)).collect())
 }
 
 /// Everything that nicctl did anywhere.
@@ -150,7 +149,7 @@ fn all(journals: &Journals) -> Result<Vec<Target>> {
 /// What is left of interfaces that no longer exist.
 fn gone(journals: &Journals) -> Result<Vec<Target>> {
     let mut targets = attached(|attachment| attachment.is_some_and(Attachment::is_stale))?;
-    for journal in journaled(journals).filter(transaction::is_gone) {
+    for journal in journaled(journals).filter(transaction::is_gone_or_unseen) {
         add(&mut targets, &journal.identity.name, slot_of(&journal));
     }
     Ok(targets)
@@ -178,10 +177,6 @@ fn journaled(journals: &Journals) -> impl Iterator<Item = Journal> {
     journals.all().into_iter().filter_map(|(_, journal)| journal.ok())
 }
 
-fn slot_of(journal: &Journal) -> Slot {
-    Slot::new(journal.identity.netns_cookie, journal.identity.ifindex)
-}
-
 /// What became of one interface.
 struct Outcome {
     name: String,
@@ -200,11 +195,16 @@ fn detach(
         true => None,
         false => Some(Lock::take(target::say_waiting)?),
     };
+    let wanted = match (args.keep_settings, args.gone) {
+        (true, _) => Wanted::Keep,
+        (false, true) => Wanted::GiveBackSeen,
+        (false, false) => Wanted::GiveBack,
+    };
     let (mut outcomes, mut failure) = (Vec::new(), None);
     for (name, slot) in targets {
         let detached = match &lock {
-            Some(lock) => transaction::detach(lock, &slot, args.keep_settings, journals),
-            None => transaction::preview(&slot, args.keep_settings, journals),
+            Some(lock) => transaction::detach(lock, &slot, wanted, journals),
+            None => transaction::preview(&slot, wanted, journals),
         };
         match detached {
             Ok(detached) => {

@@ -6,8 +6,11 @@ use super::{settings::InterfaceArgs, target};
 use crate::{
     bench::cards,
     control::{self, Journals, model::RestoreDocument, text},
+    error::{Error, Kind},
+    nic::namespace,
     offload::Lock,
     report::{json, style::Style},
+    transaction,
 };
 
 /// Give back every setting that nicctl changed
@@ -36,7 +39,8 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     // It may be where a bench that was killed had taken it.
     let given = if args.dry_run { Ok(()) } else { cards::give_back_all() };
-    let device = args.interface.open();
+    let journals = Journals::system();
+    let device = args.interface.open().map_err(|error| of_gone(error, &args.interface, &journals));
     if let Err(error) = given {
         if device.is_err() {
             return Err(error.into());
@@ -44,7 +48,6 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         eprintln!("nicctl: {error}");
     }
     let mut device = device?;
-    let journals = Journals::system();
     let restored = if args.dry_run {
         control::restore::preview(&mut device, &journals)?
     } else {
@@ -53,6 +56,20 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     };
     report(&restored, args.json, out)?;
     restored.error().map_or(Ok(()), |error| Err(error.into()))
+}
+
+/// With the way out for the journal of an interface that is no more.
+fn of_gone(error: Error, interface: &InterfaceArgs, journals: &Journals) -> Error {
+    let netns = match error.kind() {
+        Kind::NotFound => namespace::current_cookie(),
+        _ => return error,
+    };
+    let former =
+        netns.is_ok_and(|netns| !transaction::former(journals, interface.name(), netns).is_empty());
+    if !former {
+        return error;
+    }
+    error.with_fix("its settings are gone with it; their journal goes with: nicctl detach --gone")
 }
 
 fn report(restored: &control::Restored, as_json: bool, out: &mut dyn Write) -> io::Result<()> {

@@ -35,6 +35,10 @@ pub(super) struct InterfaceArgs {
 }
 
 impl InterfaceArgs {
+    pub(super) fn name(&self) -> &str {
+        &self.interface
+    }
+
     pub(super) fn open(&self) -> Result<KernelDevice> {
         let name = InterfaceName::new(&self.interface)?;
         target::enter(self.netns.as_deref())?;

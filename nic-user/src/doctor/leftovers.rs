@@ -110,11 +110,9 @@ fn journals(leftovers: &Leftovers) -> Vec<Found> {
 fn unseen_journals(unseen: &[&(PathBuf, Result<Entry, Refusal>)]) -> Option<Found> {
     let (first, _) = unseen.first()?;
     let what = format!("{} are of network namespaces that are not to be seen", unseen.len());
-    Some(
-        Found::note(what)
-            .blocks("to give the settings of their interfaces back from here")
-            .fix(format!("remove those of namespaces that are no more, like {}", first.display())),
-    )
+    Some(Found::note(what).blocks("to give the settings of their interfaces back from here").fix(
+        format!("if they are no more: nicctl detach --gone; one of them is {}", first.display()),
+    ))
 }
 
 fn journal(entry: &Entry) -> Found {
@@ -199,7 +197,7 @@ mod tests {
         let gone = first(entry(Presence::Gone, Phase::Applied));
         assert_eq!(gone, (Status::Note, "nicctl detach --gone".to_owned()));
         let unknown = first(entry(Presence::Unknown, Phase::Applied));
-        assert!(unknown.1.ends_with("no more, like /var/lib/nicctl/7-3.json"), "{unknown:?}");
+        assert!(unknown.1.starts_with("if they are no more: nicctl detach --gone"), "{unknown:?}");
         let damaged = Leftovers {
             journals: vec![(PathBuf::new(), Err(Refusal::default()))],
             ..Leftovers::default()

@@ -15,6 +15,9 @@ use crate::error::{Error, Result};
 /// What the kernel leaves free in front of what it receives (`XDP_PACKET_HEADROOM`).
 pub const KERNEL_HEADROOM: u32 = 256;
 
+/// Bytes of `struct xsk_tx_metadata` (linux/if_xdp.h).
+pub(super) const TX_METADATA_LEN: u32 = 24;
+
 /// The measures of [`Buffers`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
@@ -28,7 +31,7 @@ pub struct Layout {
     pub copies: u32,
     /// Bytes of such a buffer, a power of two: the most that is ever copied.
     pub copy_size: u32,
-    /// Whether what is sent may ask the NIC for a checksum (Linux 6.11).
+    /// Whether what is sent may ask the kernel or the NIC for a checksum (Linux 6.11).
     pub tx_metadata: bool,
 }
 
@@ -65,6 +68,17 @@ impl Layout {
             ));
         }
         Ok(())
+    }
+
+    /// Bytes in front of what is sent that the kernel counts to it: where a memory has metadata,
+    /// every frame has to have room for it (`xp_aligned_validate_desc`, net/xdp/xsk_queue.h).
+    pub(super) const fn tx_headroom(&self) -> u32 {
+        if self.tx_metadata { TX_METADATA_LEN } else { 0 }
+    }
+
+    /// The most bytes of a frame that can be sent.
+    pub(super) const fn tx_capacity(&self) -> usize {
+        (self.frame_size - self.tx_headroom()) as usize
     }
 
     const fn frames_len(&self) -> usize {

@@ -1,5 +1,6 @@
 //! One queue of a port: packets in, packets out.
 
+mod checksum;
 mod super_packets;
 
 use std::{
@@ -8,13 +9,14 @@ use std::{
     rc::Rc,
 };
 
+pub use checksum::{Checksum, Checksummer};
 use nix::errno::Errno;
 
 use super::{
     buffers::Buffers,
     packet::{Frag, Frags, Packet},
     receive::{Builder, Building, Built},
-    socket::{Access, Interface, Options, Socket, TX_METADATA_LEN, TxFlags, Unwoken},
+    socket::{Access, Interface, Options, Socket, TxFlags, Unwoken},
 };
 use crate::error::{Error, Result};
 
@@ -28,6 +30,7 @@ pub struct Queue {
     unfinished: Option<(Frag, Frags)>,
     options: Options,
     sent: Sent,
+    checksummer: Checksummer,
     label: String,
 }
 
@@ -90,17 +93,8 @@ pub enum Refusal {
     Full,
     /// It is longer than a frame, and the queue was opened without `multi_buffer`.
     TooLong,
-    /// Its headroom is too short for the metadata, or the buffers were made without.
-    NoMetadata,
-}
-
-/// A checksum that the NIC, or the kernel for it, shall fill in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Checksum {
-    /// Where in the frame the sum starts: at the transport header.
-    pub start: u16,
-    /// Where from there the sum is stored. It must hold the sum of the pseudo header.
-    pub offset: u16,
+    /// Its checksum would be beyond its end.
+    NoChecksum,
 }
 
 impl Queue {
@@ -118,6 +112,7 @@ impl Queue {
         // Bound without a frame to fill, a NIC with zero copy waits to be told of them; what arrives
         // until then is lost.
         let _ = socket.wake_rx();
+        let checksummer = Checksummer::of(socket.access(), buffers.layout(), interface);
         Ok(Self {
             socket,
             buffers: Rc::clone(buffers),
@@ -125,6 +120,7 @@ impl Queue {
             unfinished: None,
             options,
             sent: Sent::default(),
+            checksummer,
             label: format!("queue {number} of {}", interface.name),
         })
     }
@@ -181,26 +177,10 @@ impl Queue {
         self.push(frag, TxFlags { more, metadata: false })
     }
 
-    /// Puts a frame into the TX ring whose checksum is filled in on its way (Linux 6.8; with zero
-    /// copy, only where the driver has it: `tx-checksum` of netdev's xsk-features).
-    pub fn send_with_checksum(
-        &mut self,
-        mut frag: Frag,
-        checksum: Checksum,
-    ) -> Result<(), Unsent<Frag>> {
-        let has_room = self.buffers.layout().tx_metadata && frag.push_front(TX_METADATA_LEN);
-        let room = if has_room { frag.first_chunk_mut() } else { None };
-        let Some(room) = room else {
-            return Err(Unsent { what: frag, why: Refusal::NoMetadata });
-        };
-        *room = checksum.metadata();
-        frag.advance(TX_METADATA_LEN);
-        self.push(frag, TxFlags { more: false, metadata: true })
-    }
-
     #[inline]
     fn push(&mut self, frag: Frag, flags: TxFlags) -> Result<(), Unsent<Frag>> {
-        let pushed = self.socket.send(frag, flags).or_else(|frag| self.push_late(frag, flags));
+        let sent = if self.has_headroom(&frag) { self.socket.send(frag, flags) } else { Err(frag) };
+        let pushed = sent.or_else(|frag| self.push_late(frag, flags));
         match pushed {
             Ok(()) => self.sent.frames += 1,
             Err(_) => self.sent.full += 1,
@@ -213,7 +193,7 @@ impl Queue {
     fn push_late(&mut self, frag: Frag, flags: TxFlags) -> Result<(), Unsent<Frag>> {
         self.complete();
         let full = |what| Unsent { what, why: Refusal::Full };
-        if self.socket.owns(&frag) {
+        if self.can_send(&frag) {
             return self.socket.send(frag, flags).map_err(full);
         }
         let copy = match self.copy(frag.len(), [&*frag].into_iter()) {
@@ -228,8 +208,8 @@ impl Queue {
     #[cold]
     fn send_parts(&mut self, packet: Packet) -> Result<(), Unsent<Packet>> {
         let parts = 1 + packet.frags.len() as u32;
-        let is_ours = |frag| self.socket.owns(frag);
-        let sound = is_ours(&packet.linear) && packet.frags.iter().all(is_ours);
+        let can_send = |frag| self.can_send(frag);
+        let sound = can_send(&packet.linear) && packet.frags.iter().all(can_send);
         if !(self.options.multi_buffer && sound) {
             return self.send_copy(packet);
         }
@@ -258,16 +238,28 @@ impl Queue {
         sent.map_err(|why| Unsent { what: packet, why })
     }
 
+    /// Whether `frag` can be sent where it is.
+    fn can_send(&self, frag: &Frag) -> bool {
+        self.socket.owns(frag) && self.has_headroom(frag)
+    }
+
+    #[inline]
+    fn has_headroom(&self, frag: &Frag) -> bool {
+        frag.headroom() >= self.buffers.layout().tx_headroom()
+    }
+
     /// `parts`, `len` bytes together, in one frame of our memory.
     fn copy<'a>(
         &mut self,
         len: usize,
         parts: impl Iterator<Item = &'a [u8]>,
     ) -> Result<Frag, Refusal> {
-        if len > self.buffers.layout().frame_size as usize {
+        let layout = self.buffers.layout();
+        if len > layout.tx_capacity() {
             return Err(Refusal::TooLong);
         }
-        let mut copy = Frag::empty(self.buffers.frames().take().ok_or(Refusal::Full)?, 0);
+        let free = self.buffers.frames().take().ok_or(Refusal::Full)?;
+        let mut copy = Frag::empty(free, layout.tx_headroom());
         for part in parts {
             // It fits: a frame is as long as was asked for.
             copy.append(part);
@@ -369,17 +361,6 @@ impl Queue {
 impl AsFd for Queue {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
-    }
-}
-
-impl Checksum {
-    /// `struct xsk_tx_metadata`: flags, start, offset.
-    fn metadata(self) -> [u8; TX_METADATA_LEN as usize] {
-        let mut bytes = [0; TX_METADATA_LEN as usize];
-        bytes[..8].copy_from_slice(&u64::from(libc::XDP_TXMD_FLAGS_CHECKSUM).to_ne_bytes());
-        bytes[8..10].copy_from_slice(&self.start.to_ne_bytes());
-        bytes[10..12].copy_from_slice(&self.offset.to_ne_bytes());
-        bytes
     }
 }
 

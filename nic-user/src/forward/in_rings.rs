@@ -131,7 +131,7 @@ fn send(queue: Option<&mut Queue>, packet: Packet) -> Result<(), Reason> {
     sent.map_err(|why| -> Reason {
         match why {
             Refusal::TooLong => |drops| &mut drops.too_long,
-            Refusal::Full | Refusal::NoMetadata => |drops| &mut drops.no_room,
+            Refusal::Full | Refusal::NoChecksum => |drops| &mut drops.no_room,
         }
     })
 }

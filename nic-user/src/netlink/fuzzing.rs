@@ -37,6 +37,7 @@ fn decode_ethtool(attributes: &Attributes<'_>) {
 
 fn decode_netdev(attributes: &Attributes<'_>) {
     let _ = netdev::decode_xdp_features(attributes.clone());
+    let _ = netdev::decode_xsk_features(attributes.clone());
     let _ = queue::decode_queue(attributes.clone());
     let _ = queue::decode_counters(attributes.clone());
     let _ = napi::decode(attributes.clone());

@@ -31,8 +31,8 @@ pub struct Planned {
 pub struct Done {
     /// What became of its settings.
     pub settings: Report,
-    /// What is attached; nothing if that failed.
-    pub programs: Option<Attached>,
+    /// What is attached; what would have been, if that failed.
+    pub programs: Attached,
 }
 
 /// Plans to attach to `nic`, and the settings for it. Where nothing is wanted and XDP needs
@@ -135,42 +135,52 @@ fn plan_settings(
 
 /// Attaches to all, with their settings, or to none: when one fails, those attached for the first
 /// time are detached, and every setting is made what it was. What became of each is returned, also
-/// of those before the failure.
+/// of those that were not reached.
 pub fn attach(
     lock: &Lock,
     planned: Vec<Planned>,
     options: &Options<'_>,
     journals: &Journals,
 ) -> (Vec<Done>, Result<()>) {
-    let mut all = All { lock, options, journals, done: Vec::new() };
-    let result = all.attach(planned.into_iter());
+    let mut all = All { lock, options, journals, planned: planned.into_iter(), done: Vec::new() };
+    let result = all.attach();
+    let All { planned, mut done, .. } = all;
     // Each is done when all those after it are.
-    all.done.reverse();
-    (all.done, result)
+    done.reverse();
+    done.extend(planned.map(|Planned { settings, programs, .. }| Done {
+        settings: Report::of(&settings),
+        programs,
+    }));
+    (done, result)
 }
 
 struct All<'a> {
     lock: &'a Lock,
     options: &'a Options<'a>,
     journals: &'a Journals,
+    /// Those that were not reached yet.
+    planned: vec::IntoIter<Planned>,
     done: Vec<Done>,
 }
 
 impl All<'_> {
     /// Attaches to the first, and as a part of that to all others: so a failure of any undoes all
     /// before it.
-    fn attach(&mut self, mut planned: vec::IntoIter<Planned>) -> Result<()> {
-        let Some(Planned { mut device, settings, .. }) = planned.next() else { return Ok(()) };
+    fn attach(&mut self) -> Result<()> {
+        let Some(planned) = self.planned.next() else { return Ok(()) };
+        let Planned { mut device, settings, mut programs } = planned;
         let nic = device.nic().clone();
         let journals = self.journals;
-        let mut programs = None;
         let report = apply_then(&mut device, &settings, journals, || {
             let nic = if settings.is_empty() { nic } else { Nic::by_index(nic.ifindex())? };
             let attached = offload::attach(self.lock, &nic, self.options)?;
-            self.attach(planned).or_else(|error| self.take_back(&attached, error))?;
-            programs = Some(attached);
+            self.attach().or_else(|error| self.take_back(&attached, error))?;
+            programs = attached;
             Ok(())
-        })?;
+        });
+        // Without a journal, nothing was done.
+        let report =
+            report.unwrap_or_else(|error| Report { failure: Some(error), ..Report::of(&settings) });
         let result = match &report.failure {
             Some(failure) => Err(with_left(failure.clone(), &report)),
             None => Ok(()),

@@ -2,13 +2,26 @@
 
 use crate::{
     control::{
-        Journals, KernelDevice, Restored, journal::Journal, kernel_device::boot_id, restore,
+        Identity, Journals, KernelDevice, Restored, journal::Journal, kernel_device::boot_id,
+        restore,
     },
     error::{Error, Result},
     netlink::link::Links,
     nic::{Nic, namespace},
     offload::{self, Attachment, Lock, Slot},
 };
+
+/// What is to become of settings that nicctl changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// They are given back.
+    GiveBack,
+    /// They are given back; those in a network namespace that is not to be seen, and where nothing
+    /// is attached, count as gone with it.
+    GiveBackSeen,
+    /// They stay, and can still be given back.
+    Keep,
+}
 
 /// What detaching from one interface came to.
 #[derive(Debug)]
@@ -38,22 +51,17 @@ impl Detached {
     }
 }
 
-/// Removes what was attached to the interface of `slot`, and then, unless they are to be kept,
-/// gives every setting back that nicctl changed on it. It does not matter where an attach or a
-/// detach was interrupted.
+/// Removes what was attached to the interface of `slot`, and then does what is wanted with every
+/// setting that nicctl changed on it. It does not matter where an attach or a detach was
+/// interrupted.
 ///
 /// # Errors
 ///
 /// Something could not be removed; or the settings can not be given back from here.
-pub fn detach(
-    lock: &Lock,
-    slot: &Slot,
-    keep_settings: bool,
-    journals: &Journals,
-) -> Result<Detached> {
-    let stale = is_stale(slot);
+pub fn detach(lock: &Lock, slot: &Slot, wanted: Wanted, journals: &Journals) -> Result<Detached> {
+    let traces = Traces::of(slot);
     let was_attached = offload::detach(lock, slot)?;
-    let settings = if keep_settings { None } else { settings(slot, stale, journals, false)? };
+    let settings = settings(slot, traces, wanted, journals, false)?;
     Ok(Detached { was_attached, settings })
 }
 
@@ -62,10 +70,9 @@ pub fn detach(
 /// # Errors
 ///
 /// As [`detach`].
-pub fn preview(slot: &Slot, keep_settings: bool, journals: &Journals) -> Result<Detached> {
+pub fn preview(slot: &Slot, wanted: Wanted, journals: &Journals) -> Result<Detached> {
     let was_attached = slot.exists()?;
-    let settings =
-        if keep_settings { None } else { settings(slot, is_stale(slot), journals, true)? };
+    let settings = settings(slot, Traces::of(slot), wanted, journals, true)?;
     Ok(Detached { was_attached, settings })
 }
 
@@ -99,24 +106,68 @@ pub fn is_gone(journal: &Journal) -> bool {
     presence(journal) == Presence::Gone
 }
 
-/// Whether what was attached is attached to nothing any more.
-fn is_stale(slot: &Slot) -> bool {
-    let attachment = Attachment::of(slot.clone()).ok().flatten();
-    attachment.is_some_and(|attachment| attachment.is_stale())
+/// Whether the interface of a journal counts as gone with [`Wanted::GiveBackSeen`].
+pub fn is_gone_or_unseen(journal: &Journal) -> bool {
+    match presence(journal) {
+        Presence::Gone => true,
+        Presence::Unknown => Traces::of(&slot_of(journal)) != Traces::Attached,
+        Presence::There => false,
+    }
+}
+
+/// The journals of interfaces that were called `name`, in the network namespace with this cookie,
+/// and are no more.
+pub fn former(journals: &Journals, name: &str, netns_cookie: u64) -> Vec<Journal> {
+    let readable = journals.all().into_iter().filter_map(|(_, journal)| journal.ok());
+    let is_former = |journal: &Journal| {
+        let Identity { name: former, netns_cookie: netns, .. } = &journal.identity;
+        former == name && *netns == netns_cookie && is_gone(journal)
+    };
+    readable.filter(is_former).collect()
+}
+
+/// Where what is attached to the interface of a journal has its pins.
+pub fn slot_of(journal: &Journal) -> Slot {
+    Slot::new(journal.identity.netns_cookie, journal.identity.ifindex)
+}
+
+/// What is attached at a slot tells whether its interface is still there, also where its network
+/// namespace is not to be seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Traces {
+    /// Nothing that can be read.
+    None,
+    /// Attached to an interface.
+    Attached,
+    /// Attached to nothing any more.
+    Stale,
+}
+
+impl Traces {
+    fn of(slot: &Slot) -> Self {
+        match Attachment::of(slot.clone()).ok().flatten() {
+            None => Self::None,
+            Some(attachment) if attachment.is_stale() => Self::Stale,
+            Some(_) => Self::Attached,
+        }
+    }
 }
 
 fn settings(
     slot: &Slot,
-    stale: bool,
+    traces: Traces,
+    wanted: Wanted,
     journals: &Journals,
     dry_run: bool,
 ) -> Result<Option<SettingsLeft>> {
+    if wanted == Wanted::Keep {
+        return Ok(None);
+    }
     let Some(journal) = journals.at(slot.netns, slot.ifindex)? else { return Ok(None) };
-    // Where the namespace is not to be seen, links that lost their interface tell that it is gone.
-    let gone = match presence(&journal) {
-        Presence::Gone => true,
-        Presence::Unknown => stale,
-        Presence::There => false,
+    let gone = match (presence(&journal), traces) {
+        (Presence::Gone, _) | (Presence::Unknown, Traces::Stale) => true,
+        (Presence::Unknown, Traces::None) => wanted == Wanted::GiveBackSeen,
+        (Presence::Unknown, Traces::Attached) | (Presence::There, _) => false,
     };
     if gone {
         if !dry_run {
@@ -129,7 +180,9 @@ fn settings(
         return Err(Error::failed(format!(
             "give back the settings of {name}: its network namespace is not to be seen"
         ))
-        .with_fix(format!("run `nicctl restore {name}` inside of it")));
+        .with_fix(format!(
+            "if it is no more: nicctl detach --gone; else run `nicctl restore {name}` inside of it"
+        )));
     };
     let restored = namespace.run(|| {
         let mut device = KernelDevice::new(Nic::by_index(slot.ifindex)?)?;

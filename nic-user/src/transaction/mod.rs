@@ -8,5 +8,8 @@ mod detach;
 mod present;
 
 pub use attach::{Done, Planned, attach, plan};
-pub use detach::{Detached, Presence, SettingsLeft, detach, is_gone, presence, preview};
+pub use detach::{
+    Detached, Presence, SettingsLeft, Wanted, detach, former, is_gone, is_gone_or_unseen, presence,
+    preview, slot_of,
+};
 pub use present::Present;

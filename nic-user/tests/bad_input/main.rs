@@ -8,6 +8,7 @@ mod captures;
 #[path = "../common/mod.rs"]
 mod common;
 mod foreign;
+mod gone;
 mod lock;
 mod output;
 mod privileges;

@@ -99,6 +99,11 @@ impl Sandbox {
         PathBuf::from(format!("/proc/{}/root/sys/fs/bpf", self.first.id()))
     }
 
+    /// Where nicctl's journals are inside, seen from outside.
+    pub fn journals(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/root/var/lib/nicctl", self.first.id()))
+    }
+
     /// The directory of the only attachment.
     pub fn slot(&self) -> PathBuf {
         let mut entries = fs::read_dir(self.bpffs().join("nicctl")).unwrap();

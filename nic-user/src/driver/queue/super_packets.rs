@@ -25,7 +25,7 @@ impl Queue {
     ) -> Result<(), Refusal> {
         // The first segment is the longest.
         let longest = segments.next_len().unwrap_or_default();
-        if longest > self.buffers.layout().frame_size as usize {
+        if longest > self.buffers.layout().tx_capacity() {
             return Err(Refusal::TooLong);
         }
         self.push_segments(segments);

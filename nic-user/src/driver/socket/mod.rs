@@ -16,7 +16,6 @@ use std::{
 };
 
 use nix::errno::Errno;
-pub(super) use open::TX_METADATA_LEN;
 pub use open::{Access, BusyPoll, Interface, Mode, Options};
 use sys::{MappedRing, Mapping};
 use tokio::{
@@ -187,12 +186,14 @@ impl Socket {
         max: u32,
         mut write: impl FnMut(&mut [u8]) -> Option<u32>,
     ) -> u32 {
+        let headroom = self.loans.buffers.layout().tx_headroom();
         let mut reserved = self.rings.tx.ring.reserve(max);
         let mut sent = 0;
         while reserved.left() > 0
             && let Some(mut frame) = self.loans.buffers.frames().take()
-            && let Some(len) = write(&mut frame)
-            && let Ok(addr) = self.loans.lend(Frag::new(frame, 0, len))
+            && let Some(room) = frame.get_mut(headroom as usize..)
+            && let Some(len) = write(room)
+            && let Ok(addr) = self.loans.lend(Frag::new(frame, headroom, len))
         {
             reserved.push(libc::xdp_desc { addr, len, options: TxFlags::default().options() });
             sent += 1;

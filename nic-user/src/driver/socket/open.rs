@@ -23,9 +23,6 @@ use crate::{
     nic::namespace::NetNs,
 };
 
-/// Bytes of `struct xsk_tx_metadata` (linux/if_xdp.h).
-pub const TX_METADATA_LEN: u32 = 24;
-
 /// Where to open a socket.
 #[derive(Clone, Copy, Debug)]
 pub struct Interface<'a> {
@@ -174,7 +171,7 @@ impl Opening<'_> {
 
     fn register(&self, socket: BorrowedFd<'_>, buffers: &Buffers) -> Result<()> {
         let layout = buffers.layout();
-        let metadata = if layout.tx_metadata { TX_METADATA_LEN } else { 0 };
+        let metadata = layout.tx_headroom();
         let (len, memory) = (layout.len(), buffers.frames().memory());
         sys::register_memory(socket, memory, len, layout.frame_size, layout.headroom, metadata)
             .map_err(|error| {
