@@ -205,13 +205,18 @@ impl Trial for UdpTrial {
         let ends = Ends { ports: stream.ports()?, ..Ends::between(from, to) };
         let bytes = Bytes::default();
         let Self { by, receiving, size, .. } = *self;
+        let (cpu, sender, sent) = (self.cpus.sender, &stream.sender, &bytes.sent);
         let workers = vec![
-            Worker::new(Side::Sender, self.cpus.sender, |over| match by {
-                By::Socket(sending) => stream.sender.send(sending, size, over, &bytes.sent),
-                By::Driver => {
-                    udp_port::send(from, &ends, size, over, &bytes.sent).map_err(io::Error::other)
+            match by {
+                By::Socket(how) => {
+                    Worker::new(Side::Sender, cpu, move |over| sender.send(how, size, over, sent))
                 }
-            }),
+                By::Driver => Worker::prepared(Side::Sender, cpu, || {
+                    let port = udp_port::Sender::open(from, &ends, size);
+                    let port = port.map_err(io::Error::other)?;
+                    Ok(|over: &_| port.send(over, sent).map_err(io::Error::other))
+                }),
+            },
             Worker::new(Side::Receiver, self.cpus.receiver, |over| {
                 stream.receiver.receive(receiving, size, over, &bytes.received)
             }),
