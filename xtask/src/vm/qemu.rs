@@ -193,7 +193,7 @@ fn cards(nic: &Nic) -> Vec<String> {
 }
 
 fn tail(text: &str) -> String {
-    const LINES: usize = 20;
+    const LINES: usize = 40;
     let lines: Vec<_> = text.lines().collect();
     let last = lines.get(lines.len().saturating_sub(LINES)..).unwrap_or_default();
     last.iter().map(|line| format!("{line}\n")).collect()
