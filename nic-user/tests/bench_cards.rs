@@ -17,7 +17,11 @@ use nic_user::{
         Host, Lab, Shape,
         traffic::{self, IpVersion},
     },
-    netlink::{ethtool::Ethtool, link_edit::VethEnd, route::Routes},
+    netlink::{
+        ethtool::{Ethtool, features::Features},
+        link_edit::VethEnd,
+        route::Routes,
+    },
     nic::{
         InterfaceName, Nic,
         namespace::named_namespaces,
@@ -55,6 +59,9 @@ impl Cabled {
             let tx = nic(ENDS[0]).ifindex();
             let off = [("tx-udp-segmentation", false), ("rx-gro", true)];
             Ethtool::open().unwrap().set_features(tx, &off).unwrap();
+            // Without it there is none of some others, which are wished for all the same.
+            let off = [("tx-scatter-gather", false)];
+            Ethtool::open().unwrap().set_features(nic(ENDS[1]).ifindex(), &off).unwrap();
             fs::write("/proc/sys/net/ipv4/conf/nic-tx/rp_filter", "2").unwrap();
             fs::write("/proc/sys/net/ipv6/neigh/nic-rx/gc_stale_time", "77").unwrap();
         })
@@ -110,6 +117,8 @@ struct State {
     up: bool,
     addresses: Vec<IpAddr>,
     settings: BTreeMap<String, Value>,
+    /// With what is wished of them.
+    features: Features,
     sysctls: [String; 2],
 }
 
@@ -129,6 +138,7 @@ impl State {
             up: nic.link.up,
             addresses,
             settings: settings.map(|(key, it)| (key.to_string(), it.value)).collect(),
+            features: nic.features,
             sysctls: [
                 sysctl(&format!("ipv4/conf/{name}/rp_filter")).ok()?,
                 sysctl(&format!("ipv6/neigh/{name}/gc_stale_time")).ok()?,

@@ -9,6 +9,7 @@
 //! Everything happens in labs of its own ([`crate::lab`]), which are gone when an experiment is
 //! over, however it ends: each wait is one that a [`stop::Stop`] cuts short.
 
+mod attached;
 pub mod cards;
 pub mod compare;
 pub mod cpu;

@@ -63,13 +63,13 @@ pub enum Side {
     Receiver,
 }
 
-type Work<'w> = dyn FnOnce(&Over) -> io::Result<()> + Send + 'w;
+type Work<'w> = Box<dyn FnOnce(&Over) -> io::Result<()> + 'w>;
 
 /// A thread that works until the round is over.
 pub struct Worker<'w> {
     side: Side,
     cpu: usize,
-    work: Box<Work<'w>>,
+    prepare: Box<dyn FnOnce() -> io::Result<Work<'w>> + Send + 'w>,
     interrupted: bool,
 }
 
@@ -80,7 +80,17 @@ impl<'w> Worker<'w> {
         cpu: usize,
         work: impl FnOnce(&Over) -> io::Result<()> + Send + 'w,
     ) -> Self {
-        Self { side, cpu, work: Box::new(work), interrupted: false }
+        Self::prepared(side, cpu, || Ok(work))
+    }
+
+    /// The same with work that takes time to prepare, on its thread; the round begins after that.
+    pub fn prepared<W: FnOnce(&Over) -> io::Result<()> + 'w>(
+        side: Side,
+        cpu: usize,
+        prepare: impl FnOnce() -> io::Result<W> + Send + 'w,
+    ) -> Self {
+        let prepare = || prepare().map(|work| Box::new(work) as Work<'w>);
+        Self { side, cpu, prepare: Box::new(prepare), interrupted: false }
     }
 
     /// Interrupts its system calls (`EINTR`) once the round is over.
@@ -167,15 +177,18 @@ impl Round<'_> {
             let (started, starting) = mpsc::channel();
             let threads: Vec<_> = workers
                 .into_iter()
-                .map(|Worker { side, cpu, work, interrupted }| {
+                .map(|Worker { side, cpu, prepare, interrupted }| {
                     let (started, over) = (started.clone(), &over);
                     let interruption = interrupted.then(Interruption::default);
                     let in_thread = interruption.clone();
                     let thread = scope.spawn(move || {
                         cpu::pin(cpu)?;
+                        let work = prepare()?;
                         in_thread.iter().for_each(Interruption::aim_here);
                         // Nobody listens any more if another worker could not begin.
                         let _ = started.send((side, ThreadClock::current()));
+                        // So that one that could not is noticed at once.
+                        drop(started);
                         work(over)
                     });
                     (thread, interruption)
@@ -298,6 +311,37 @@ mod tests {
         let workers = vec![Worker::new(Side::Sender, cpu::allowed().unwrap()[0], fail)];
         let error = round(&stop).measure(workers, || Ok(())).unwrap_err();
         assert_eq!(error.to_string(), "measure: broken");
+    }
+
+    #[test]
+    fn a_round_begins_when_all_is_prepared() {
+        let (stop, count) = (Stop::default(), Count::default());
+        let prepare = || {
+            thread::sleep(Duration::from_millis(50));
+            count.add(1);
+            Ok(|_: &Over| Ok(()))
+        };
+        let workers = vec![Worker::prepared(Side::Sender, cpu::allowed().unwrap()[0], prepare)];
+        let window = round(&stop).measure(workers, || Ok(count.get())).unwrap();
+        assert_eq!(window.before, 1);
+    }
+
+    #[test]
+    fn who_can_not_be_prepared_is_not_waited_for() {
+        let (stop, start) = (Stop::default(), Instant::now());
+        let idle = |over: &Over| {
+            while !over.is_over() {
+                thread::yield_now();
+            }
+            Ok(())
+        };
+        let fail = || Err::<fn(&Over) -> _, _>(io::Error::other("broken"));
+        let cpu = cpu::allowed().unwrap()[0];
+        let workers =
+            vec![Worker::new(Side::Receiver, cpu, idle), Worker::prepared(Side::Sender, cpu, fail)];
+        let error = round(&stop).measure(workers, || Ok(())).unwrap_err();
+        assert_eq!(error.to_string(), "measure: broken");
+        assert!(start.elapsed() < PATIENCE);
     }
 
     #[test]

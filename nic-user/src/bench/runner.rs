@@ -132,7 +132,8 @@ impl Running {
         Some(Error::new(error.kind(), format!("{}: {error}", self.title)))
     }
 
-    fn results(self) -> model::Case {
+    fn results(mut self) -> model::Case {
+        self.variants.iter_mut().for_each(Turn::refuse_nothing);
         let measure = self.measure;
         let base = self.variants.first().and_then(|turn| turn.samples.as_ref().ok());
         let base = base.map(|samples| Series::of(samples, measure));
@@ -147,6 +148,13 @@ impl Running {
 }
 
 impl Turn {
+    /// Nothing in any round is no rate, and nothing to compare others with.
+    fn refuse_nothing(&mut self) {
+        if self.samples.as_ref().is_ok_and(|all| all.iter().all(|sample| sample.done == 0.0)) {
+            self.samples = Err(Error::failed("nothing was counted in any round"));
+        }
+    }
+
     fn results(&self, measure: model::Measure, base: Option<&Series>) -> model::Variant {
         let (measured, unavailable) = match &self.samples {
             Ok(samples) => (measured(samples, measure, base), None),
@@ -299,6 +307,18 @@ mod tests {
         assert_eq!(variant.measured, None);
         let error = run_with(vec![scripted(true)], &Stop::default()).unwrap_err();
         assert_eq!(error.to_string(), "test: case: no such feature");
+    }
+
+    #[test]
+    fn nothing_is_no_rate() {
+        let order = Rc::new(RefCell::new(Vec::new()));
+        let scripted =
+            |rate| Variant::new("v", Scripted { rate, order: order.clone(), fails: false });
+        let results = run_with(vec![scripted(0.0), scripted(1.0)], &Stop::default()).unwrap();
+        let [nothing, something] = &results.cases[0].variants[..] else { panic!("not two") };
+        assert!(nothing.unavailable.is_some() && nothing.measured.is_none());
+        let something = something.measured.as_ref().unwrap();
+        assert_eq!((something.rate.median, &something.rate_ratio), (1.0, &None));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::{io, net::IpAddr, rc::Rc};
 
 use super::{
+    attached::attach,
     cpu::Cpus,
     experiment::{Case, Experiment, Sample, Trial, Variant, percent},
     features,
@@ -14,7 +15,11 @@ use super::{
 };
 use crate::{
     error::Result,
-    lab::{Host, Lab, Shape, frames::Ends},
+    lab::{
+        Host, Lab, Shape,
+        bpf::{Hook, Program, XDP_PASS},
+        frames::Ends,
+    },
 };
 
 /// The feature that hands UDP super-packets to the device as they are.
@@ -48,7 +53,8 @@ const TUNNELLED: usize = 1400;
 ///
 /// There can be no lab here.
 pub fn in_lab() -> Result<Experiment> {
-    let path = Path { lab: Rc::new(Lab::new(Shape::default())?), cpus: Cpus::apart()? };
+    let lab = Rc::new(Lab::new(Shape::default())?);
+    let path = Path { lab, cpus: Cpus::apart()?, program: None };
     path.experiment(
         "veth",
         [
@@ -70,7 +76,8 @@ pub fn in_lab() -> Result<Experiment> {
 ///
 /// There can be no tunnel between them.
 pub fn over_cards(lab: &Rc<Lab>) -> Result<Experiment> {
-    let path = Path { lab: lab.clone(), cpus: Cpus::apart()? };
+    let program = Some(Rc::new(Program::returning(Hook::Xdp, XDP_PASS)?));
+    let path = Path { lab: lab.clone(), cpus: Cpus::apart()?, program };
     let ends = [lab.a(), lab.b()].map(Host::interface).join(" to ");
     path.experiment(&ends, ["CPU: of all processors of this machine, which is both ends"])
 }
@@ -79,6 +86,9 @@ pub fn over_cards(lab: &Rc<Lab>) -> Result<Experiment> {
 struct Path {
     lab: Rc<Lab>,
     cpus: Cpus,
+    /// What is attached while our driver sends: some network cards send what is in its rings only
+    /// then.
+    program: Option<Rc<Program>>,
 }
 
 impl Path {
@@ -113,6 +123,7 @@ impl Path {
                 ends,
                 size,
                 features,
+                program: self.program.clone().filter(|_| matches!(by, By::Driver)),
                 by,
                 receiving,
                 _tunnel: None,
@@ -145,6 +156,7 @@ impl Path {
                 ends: Tunnel::ADDRESSES.map(IpAddr::V4),
                 size: TUNNELLED,
                 features: features.to_vec(),
+                program: None,
                 by: By::Socket(sending),
                 receiving: Receiving::Many,
                 _tunnel: Some(tunnel.clone()),
@@ -187,6 +199,8 @@ struct UdpTrial {
     /// Payload of a datagram, in bytes.
     size: usize,
     features: Vec<(&'static str, bool)>,
+    /// Attached to the sender, if any.
+    program: Option<Rc<Program>>,
     by: By,
     receiving: Receiving,
     _tunnel: Option<Rc<Tunnel>>,
@@ -201,17 +215,24 @@ impl Trial for UdpTrial {
     fn round(&mut self, round: &Round<'_>) -> Result<Sample> {
         let [source, target] = self.ends;
         let (from, to) = (self.lab.a(), self.lab.b());
+        let program = self.program.iter().map(|program| (&**program, from));
+        let _attached = attach(&program.collect::<Vec<_>>())?;
         let stream = Stream::open((from, source), (to, target))?;
         let ends = Ends { ports: stream.ports()?, ..Ends::between(from, to) };
         let bytes = Bytes::default();
         let Self { by, receiving, size, .. } = *self;
+        let (cpu, sender, sent) = (self.cpus.sender, &stream.sender, &bytes.sent);
         let workers = vec![
-            Worker::new(Side::Sender, self.cpus.sender, |over| match by {
-                By::Socket(sending) => stream.sender.send(sending, size, over, &bytes.sent),
-                By::Driver => {
-                    udp_port::send(from, &ends, size, over, &bytes.sent).map_err(io::Error::other)
+            match by {
+                By::Socket(how) => {
+                    Worker::new(Side::Sender, cpu, move |over| sender.send(how, size, over, sent))
                 }
-            }),
+                By::Driver => Worker::prepared(Side::Sender, cpu, || {
+                    let port = udp_port::Sender::open(from, &ends, size);
+                    let port = port.map_err(io::Error::other)?;
+                    Ok(|over: &_| port.send(over, sent).map_err(io::Error::other))
+                }),
+            },
             Worker::new(Side::Receiver, self.cpus.receiver, |over| {
                 stream.receiver.receive(receiving, size, over, &bytes.received)
             }),

@@ -153,7 +153,11 @@ fn subtract(from: [u64; 2], what: [u64; 2]) -> [u64; 2] {
 /// A card as the kernel describes it. What attaching changes of it, detaching must give back.
 fn card(host: &Host) -> Nic {
     let name = InterfaceName::new(host.interface()).unwrap();
-    let mut nic = host.run(|| Nic::by_name(&name)).unwrap().unwrap();
+    lasting(host.run(|| Nic::by_name(&name)).unwrap().unwrap())
+}
+
+/// What stays of a card whatever happens to it meanwhile.
+pub fn lasting(mut nic: Nic) -> Nic {
     // The carrier may come back later.
     nic.link.running = true;
     // What a driver says that it can depends on whether it runs a program (vmxnet3).

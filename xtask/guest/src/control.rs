@@ -139,7 +139,7 @@ pub fn lasting(settings: &Settings) -> BTreeMap<Place, &Value> {
 }
 
 /// Group, name, and place among those of this name.
-type Place = (Group, String, usize);
+pub type Place = (Group, String, usize);
 
 /// Interrupts and NAPI instances have other numbers whenever a card was reset: they go by their
 /// place among themselves.

@@ -4,6 +4,7 @@
 //! `NIC` in its environment, which is the kernel's command line, says which driver to test, `TESTS`
 //! which tests (a part of their names).
 
+mod bench;
 mod card;
 mod changes;
 mod control;
@@ -54,6 +55,9 @@ pub struct Guest {
 
 type Test = fn(&Guest) -> Outcome;
 
+/// Gets the name of their driver.
+type TestOfCards = fn(&str) -> Outcome;
+
 /// Tests of a network card that packets go through.
 const OF_TRAFFIC: &[(&str, Test)] = &[
     ("native_counts_are_the_kernels", card::native_counts_are_the_kernels),
@@ -83,6 +87,12 @@ const OF_SPLIT_HEADERS: &[(&str, Test)] = &[(
     split_headers::they_are_planned_away_or_refused,
 )];
 
+/// Tests of two cards that are nobody's.
+const OF_FREE_CARDS: &[(&str, TestOfCards)] = &[(
+    "the_bench_runs_over_cards_and_gives_them_back",
+    bench::it_runs_over_cards_and_gives_them_back,
+)];
+
 /// Tests of the kernel alone; they run with the driver that every kernel has.
 const OF_THE_KERNEL: &[(&str, Test)] = &[
     ("a_bond_is_its_ports", stacked::a_bond_is_its_ports),
@@ -99,7 +109,7 @@ fn main() {
     }
     // Nobody is left to hear of an error but the kernel's console, and then the power goes off.
     match machine::set_up().and_then(|()| Guest::new()) {
-        Ok(guest) => run_tests(&guest),
+        Ok(guest) => run_tests(guest),
         Err(error) => println!("error: set up the guest: {error:#}"),
     }
     machine::power_off();
@@ -121,20 +131,55 @@ impl Guest {
     fn has_traffic(&self) -> bool {
         self.driver != netdevsim::DRIVER
     }
+
+    /// Whether `nicctl bench` takes its cards: both run XDP themselves on every kernel, which
+    /// frames from inside the kernel need.
+    fn goes_with_bench(&self) -> bool {
+        matches!(self.driver.as_str(), "virtio_net" | "igb")
+    }
 }
 
-fn run_tests(guest: &Guest) {
-    let wanted = env::var("TESTS").unwrap_or_default();
+fn run_tests(guest: Guest) {
     let of_traffic = if guest.has_traffic() { OF_TRAFFIC } else { &[] };
     let of_the_kernel = if guest.driver == "veth" { OF_THE_KERNEL } else { &[] };
     let splits = split_headers::has(guest.lab.a());
     let of_split_headers = if splits { OF_SPLIT_HEADERS } else { &[] };
     let tests = of_traffic.iter().chain(OF_A_CARD).chain(of_split_headers).chain(of_the_kernel);
-    let tests = tests.filter(|(name, _)| name.contains(&wanted));
-    let (mut passed, mut failed) = (0, 0);
+    let mut run = Run::default();
     for (name, test) in tests {
+        run.test(name, || test(&guest));
+    }
+    let of_free_cards = if guest.goes_with_bench() { OF_FREE_CARDS } else { &[] };
+    let Guest { driver, lab } = guest;
+    drop(lab);
+    for (name, test) in of_free_cards {
+        run.test(name, || test(&driver));
+    }
+    let Run { passed, failed, .. } = run;
+    let verdict = if failed == 0 { "ok" } else { "FAILED" };
+    println!("test result: {verdict}. {passed} passed; {failed} failed; 0 ignored");
+}
+
+/// Tests, as far as they are wanted, and what came of them.
+struct Run {
+    wanted: String,
+    passed: usize,
+    failed: usize,
+}
+
+impl Default for Run {
+    fn default() -> Self {
+        Self { wanted: env::var("TESTS").unwrap_or_default(), passed: 0, failed: 0 }
+    }
+}
+
+impl Run {
+    fn test(&mut self, name: &str, test: impl FnOnce() -> Outcome) {
+        if !name.contains(&self.wanted) {
+            return;
+        }
         let start = Instant::now();
-        let outcome = panic::catch_unwind(AssertUnwindSafe(|| test(guest)));
+        let outcome = panic::catch_unwind(AssertUnwindSafe(test));
         println!("{name}: {:.1} s", start.elapsed().as_secs_f32());
         match outcome {
             Ok(outcome) => {
@@ -142,18 +187,16 @@ fn run_tests(guest: &Guest) {
                     println!("skipped: {why}");
                 }
                 println!("test {name} ... ok");
-                passed += 1;
+                self.passed += 1;
             }
             Err(panic) => {
                 println!("{}", message(&*panic));
                 println!("test {name} ... FAILED");
-                failed += 1;
+                self.failed += 1;
                 nicctl::detach_all();
             }
         }
     }
-    let verdict = if failed == 0 { "ok" } else { "FAILED" };
-    println!("test result: {verdict}. {passed} passed; {failed} failed; 0 ignored");
 }
 
 fn message(panic: &(dyn Any + Send)) -> &str {

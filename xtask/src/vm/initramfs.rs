@@ -20,8 +20,9 @@ const DIRECTORIES: [&str; 7] = ["bin", "dev", "modules", "proc", "run", "sys", "
 /// Programs that show what nicctl shows.
 const PEERS: [&str; 2] = ["ethtool", "ip"];
 
-/// What the tests use whatever the card: TC on kernels without TCX, links of all kinds, taps.
-const MODULES: [&str; 7] = ["veth", "sch_ingress", "cls_bpf", "bonding", "team", "8021q", "tun"];
+/// What the tests use whatever the card: TC on kernels without TCX, links of all kinds, taps, tunnels.
+const MODULES: [&str; 8] =
+    ["veth", "sch_ingress", "cls_bpf", "bonding", "team", "8021q", "tun", "vxlan"];
 
 /// Makes the archive that the kernel unpacks (Documentation/driver-api/early-userspace/
 /// buffer-format.rst).

@@ -140,8 +140,12 @@ impl Qemu {
         let file = |name: &str| directory.path().join(name);
         fs::write(file("initramfs"), initramfs)?;
         let qemu = self.command();
-        let mut guest = command("timeout");
-        guest.arg(TIME_LIMIT).arg(&self.program).args(qemu.get_args());
+        let mut guest = command("setpriv");
+        // A guest does not outlive this program, however that ends.
+        guest
+            .args(["--pdeathsig", "TERM", "timeout", TIME_LIMIT])
+            .arg(&self.program)
+            .args(qemu.get_args());
         guest.envs(qemu.get_envs().filter_map(|(name, value)| Some((name, value?))));
         guest
             .args(["-accel", "tcg", "-cpu", "max", "-smp", "2", "-m", "768"])
@@ -161,7 +165,7 @@ impl Qemu {
                 nic.driver
             ))
             .args(cards(nic));
-        let status = guest.output().context("cannot run timeout")?;
+        let status = guest.output().context("cannot run setpriv")?;
         let read = |name: &str| {
             let bytes = fs::read(file(name)).unwrap_or_default();
             String::from_utf8_lossy(&bytes).replace('\r', "")
@@ -193,7 +197,7 @@ fn cards(nic: &Nic) -> Vec<String> {
 }
 
 fn tail(text: &str) -> String {
-    const LINES: usize = 20;
+    const LINES: usize = 40;
     let lines: Vec<_> = text.lines().collect();
     let last = lines.get(lines.len().saturating_sub(LINES)..).unwrap_or_default();
     last.iter().map(|line| format!("{line}\n")).collect()

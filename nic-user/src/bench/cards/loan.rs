@@ -86,7 +86,10 @@ impl End {
         let addresses = Routes::open().and_then(|mut it| it.addresses_of(nic.ifindex()));
         let addresses = addresses.map_err(|error| error.while_doing("read addresses"))?;
         let settings = KernelDevice::new(nic.clone())?.read()?.into_iter();
-        let settings = settings.filter(|(_, setting)| setting.access == Access::ReadWrite);
+        // What is only requested follows from others: off is not what was wished.
+        let settings = settings.filter(|(_, setting)| {
+            setting.access == Access::ReadWrite && !setting.is_only_requested()
+        });
         Ok(Self {
             mac: mac(&nic.link),
             kind,

@@ -10,6 +10,7 @@ use std::{io, net::IpAddr, net::Ipv4Addr, rc::Rc};
 use forwarder::OurForwarder;
 
 use super::{
+    attached::attach,
     cpu::{self, Cpus},
     experiment::{Case, Experiment, Sample, Trial, Variant},
     features, generator,
@@ -319,14 +320,6 @@ impl Trial for FrameTrial {
         let window = round.measure(workers, read)?;
         Ok(Sample::of(&window, window.after.rx_packets - window.before.rx_packets))
     }
-}
-
-/// Attaches programs for as long as the links exist. Network cards may lose the carrier for that.
-fn attach(programs: &[(&Program, &Host)]) -> Result<Vec<Link>> {
-    let links = programs.iter().map(|(program, host)| program.attach(host, host.ifindex()));
-    let links = links.collect::<Result<_>>()?;
-    programs.iter().try_for_each(|(_, host)| host.wait_until_running())?;
-    Ok(links)
 }
 
 /// Questions and answers of one byte.

@@ -129,6 +129,8 @@ pub enum Helper {
     TailCall = 12,
     /// `bpf_redirect`
     Redirect = 23,
+    /// `bpf_xdp_adjust_head`
+    AdjustHead = 44,
     /// `bpf_redirect_map`
     RedirectMap = 51,
     /// `bpf_xdp_adjust_meta`
