@@ -17,10 +17,11 @@ use crate::{
 
 /// How soon a thread that waits for datagrams sees that the round is over.
 const GLANCE: Duration = Duration::from_millis(20);
-/// Datagrams of one call.
-const BATCH: usize = 64;
-/// What a receiving socket may hold, in bytes: more than arrives while its thread is not running.
-const RECEIVE_BUFFER: usize = 8 << 20;
+/// Datagrams of one call: so few that a processor has all of their bytes in its nearest cache.
+const BATCH: usize = 16;
+/// What a receiving socket may hold, in bytes: what a processor has in its own cache. A receiver that
+/// is behind always has a full queue, and from a longer one it would read from memory.
+const RECEIVE_BUFFER: usize = 1 << 20;
 /// The largest datagram, and so the largest super-packet, in bytes.
 const MAX_DATAGRAM: usize = 65_507;
 /// Segments of a super-packet that every kernel takes (`UDP_MAX_SEGMENTS`; since 6.9 it is 128).
