@@ -19,7 +19,7 @@ use nic_user::{
     driver::{
         buffers::{Buffers, Layout},
         gro::{Checksums, Gro, Limits},
-        packet::{Frag, Frags, Packet},
+        packet::{Frag, Packet},
         receive::{Builder, Building},
         segment::{Ids, SuperPacket},
     },
@@ -156,8 +156,7 @@ impl Bench {
             let frame = self.buffers.frames().take().ok_or("no frame is left")?;
             let mut frag = Frag::empty(frame, 256);
             frag.append(bytes);
-            let packet =
-                if is_fixed { self.fixed(frag)? } else { self.builder.build(frag, Frags::new()) };
+            let packet = if is_fixed { self.fixed(frag)? } else { self.builder.build(frag) };
             self.batch.push(packet);
         }
         Ok(())

@@ -112,11 +112,9 @@ impl Bench {
                 let (frags, verdict) = (Frags::new(), Verdict::Whole);
                 Packet { linear, frags, info, verdict }
             })?;
-            let built = self
-                .time(frame, Verdict::Whole, |bench, frag| bench.whole.build(frag, Frags::new()))?;
+            let built = self.time(frame, Verdict::Whole, |bench, frag| bench.whole.build(frag))?;
             whole.push(built - handed_on);
-            let built = self
-                .time(frame, Verdict::Split, |bench, frag| bench.split.build(frag, Frags::new()))?;
+            let built = self.time(frame, Verdict::Split, |bench, frag| bench.split.build(frag))?;
             split.push(built - handed_on);
         }
         Ok((Spread::of(whole), Spread::of(split)))

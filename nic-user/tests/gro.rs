@@ -60,9 +60,9 @@ impl Receiver {
         let first = pieces.next().unwrap();
         let rest: Frags = pieces.collect();
         match placement {
-            Placement::Split => self.split.build(first, rest),
-            Placement::Policy => self.policy.build(first, rest),
-            Placement::Whole => self.whole.build(first, rest),
+            Placement::Split => self.split.build_of(first, rest),
+            Placement::Policy => self.policy.build_of(first, rest),
+            Placement::Whole => self.whole.build_of(first, rest),
             Placement::Fixed => self.fixed(first, rest),
         }
     }

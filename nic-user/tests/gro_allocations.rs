@@ -76,7 +76,7 @@ impl Way {
             let mut frag = Frag::empty(buffers.frames().take().unwrap(), 0);
             frag.append(bytes);
             let packet = match placement {
-                Placement::Split => builder.build(frag, Frags::new()),
+                Placement::Split => builder.build(frag),
                 Placement::Fixed => fixed(buffers, frag),
             };
             gro.receive(packet, |received| segment_again(buffers, &received));

@@ -137,7 +137,7 @@ fn gro_gives_back_what_the_kernel_has_segmented() {
                 frag
             });
             let first = pieces.next().unwrap();
-            gro.receive(builder.build(first, pieces.collect()), &mut add);
+            gro.receive(builder.build_of(first, pieces.collect()), &mut add);
         }
         gro.flush(&mut add);
         let packets = kernels.len() as u32;

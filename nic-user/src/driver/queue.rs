@@ -130,9 +130,13 @@ impl Queue {
     pub fn receive(&mut self, max: u32, mut each: impl FnMut(Packet)) -> u32 {
         let Self { socket, builder, unfinished, .. } = self;
         let received = socket.receive(max, |frag, more| {
-            if let Some((first, rest)) = finish(unfinished, frag, more) {
-                each(builder.build(first, rest));
-            }
+            let packet = if !more && unfinished.is_none() {
+                builder.build(frag)
+            } else {
+                let Some((first, rest)) = finish(unfinished, frag, more) else { return };
+                builder.build_of(first, rest)
+            };
+            each(packet);
         });
         self.refill(received);
         received
@@ -366,11 +370,7 @@ impl AsFd for Queue {
 
 /// Adds a frame to the packet that is `unfinished`, if any; the frames of the packet if that was
 /// its last one.
-#[inline]
 fn finish(unfinished: &mut Option<(Frag, Frags)>, frag: Frag, more: bool) -> Option<(Frag, Frags)> {
-    if !more && unfinished.is_none() {
-        return Some((frag, Frags::new()));
-    }
     match unfinished {
         Some((_, rest)) => rest.push(frag),
         None => *unfinished = Some((frag, Frags::new())),

@@ -77,59 +77,83 @@ impl Builder {
         self.built
     }
 
-    /// The packet that arrived in `first` and, if it is longer than a frame, in `rest`.
-    // Called, it takes twice as long: packets are large to move.
+    /// The packet that arrived in `frag` alone.
+    // Called, it takes twice as long: packets are large to move. For the same reason the frame goes
+    // by value only to what is rare.
     #[inline(always)]
-    pub fn build(&mut self, first: Frag, rest: Frags) -> Packet {
-        let info = headers(&first);
-        let len = rest.iter().fold(first.len(), |len, frag| len + frag.len());
-        let mut packet = match self.building.policy.decide(len as u32, &info) {
-            Verdict::Copy => self.copy(first, rest, info),
-            Verdict::Split => self.split(first, rest, info),
-            Verdict::Whole => self.whole(first, rest, info),
-        };
+    pub fn build(&mut self, frag: Frag) -> Packet {
+        if self.is_low() { self.build_of(frag, Frags::new()) } else { self.of_one(frag) }
+    }
+
+    /// The packet that arrived in `first` and what follows it.
+    #[inline(never)]
+    pub fn build_of(&mut self, first: Frag, rest: Frags) -> Packet {
+        let mut packet =
+            if rest.is_empty() { self.of_one(first) } else { self.of_several(first, rest) };
         if self.is_low() {
             self.bounce(&mut packet);
         }
         packet
     }
 
-    #[inline]
-    fn copy(&mut self, first: Frag, rest: Frags, info: HeaderInfo) -> Packet {
-        let start = self.copy_of(&first);
-        match rest.iter().fold(start, |linear, frag| appended(linear?, frag)) {
-            Some(linear) => {
-                self.built.copied += 1;
-                Packet { linear, frags: Frags::new(), info, verdict: Verdict::Copy }
-            }
-            None => self.uncopied(first, rest, info),
-        }
+    #[inline(always)]
+    fn of_one(&mut self, mut frag: Frag) -> Packet {
+        let info = headers(&frag);
+        let verdict = self.building.policy.decide(frag.len() as u32, &info);
+        let copied = verdict.copied(frag.len() as u32, info.header_len);
+        let copy = match verdict {
+            Verdict::Whole => None,
+            _ => frag.get(..copied as usize).and_then(|bytes| self.copy_of(bytes)),
+        };
+        let Some(linear) = copy else {
+            self.count_whole(verdict);
+            return Packet { linear: frag, frags: Frags::new(), info, verdict: Verdict::Whole };
+        };
+        self.count_copied(verdict);
+        frag.advance(copied);
+        let frags = if frag.is_empty() { Frags::new() } else { Frags::from_buf([frag]) };
+        Packet { linear, frags, info, verdict }
     }
 
-    #[inline]
-    fn split(&mut self, mut first: Frag, mut rest: Frags, info: HeaderInfo) -> Packet {
-        let Some(linear) = first.get(..info.header_len as usize).and_then(|it| self.copy_of(it))
-        else {
-            return self.uncopied(first, rest, info);
+    fn of_several(&mut self, mut first: Frag, mut rest: Frags) -> Packet {
+        let info = headers(&first);
+        let len = rest.iter().fold(first.len(), |len, frag| len + frag.len());
+        let verdict = self.building.policy.decide(len as u32, &info);
+        let copy = match verdict {
+            Verdict::Whole => None,
+            Verdict::Split => first.get(..info.header_len as usize).and_then(|it| self.copy_of(it)),
+            Verdict::Copy => {
+                rest.iter().fold(self.copy_of(&first), |copy, frag| appended(copy?, frag))
+            }
         };
+        let Some(linear) = copy else {
+            self.count_whole(verdict);
+            return Packet { linear: first, frags: rest, info, verdict: Verdict::Whole };
+        };
+        self.count_copied(verdict);
+        if verdict == Verdict::Copy {
+            return Packet { linear, frags: Frags::new(), info, verdict };
+        }
         first.advance(info.header_len);
         if !first.is_empty() {
             rest.insert(0, first);
         }
-        self.built.split += 1;
-        Packet { linear, frags: rest, info, verdict: Verdict::Split }
+        Packet { linear, frags: rest, info, verdict }
     }
 
     #[inline]
-    fn whole(&mut self, linear: Frag, frags: Frags, info: HeaderInfo) -> Packet {
-        self.built.whole += 1;
-        Packet { linear, frags, info, verdict: Verdict::Whole }
+    fn count_copied(&mut self, verdict: Verdict) {
+        match verdict {
+            Verdict::Copy => self.built.copied += 1,
+            _ => self.built.split += 1,
+        }
     }
 
-    #[cold]
-    fn uncopied(&mut self, first: Frag, rest: Frags, info: HeaderInfo) -> Packet {
-        self.built.copy_failed += 1;
-        self.whole(first, rest, info)
+    /// Counts a packet that stays in its frames, as wished or for want of a buffer.
+    #[inline]
+    fn count_whole(&mut self, wished: Verdict) {
+        self.built.whole += 1;
+        self.built.copy_failed += u64::from(wished != Verdict::Whole);
     }
 
     /// Whether users hold so many frames that what arrives is to be bounced.
@@ -227,7 +251,9 @@ mod tests {
     fn build(builder: &mut Builder, bytes: &[u8], size: usize) -> (Packet, Vec<usize>) {
         let buffers = Rc::clone(&builder.buffers);
         let mut frags = bytes.chunks(size).map(|part| frag(&buffers, part));
-        let packet = builder.build(frags.next().unwrap(), frags.collect());
+        let (first, rest) = (frags.next().unwrap(), Frags::from_iter(frags));
+        let packet =
+            if rest.is_empty() { builder.build(first) } else { builder.build_of(first, rest) };
         assert_eq!(packet.to_vec(), bytes);
         let parts = packet.parts().map(<[u8]>::len).collect();
         (packet, parts)

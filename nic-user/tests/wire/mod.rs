@@ -74,7 +74,7 @@ impl Wire for TapWire<'_> {
                 Ok(len) => {
                     let mut frag = Frag::empty(self.buffers.frames().take().unwrap(), 0);
                     assert!(frag.append(&frame[..len]));
-                    self.gro.receive(self.builder.build(frag, Frags::new()), &mut each);
+                    self.gro.receive(self.builder.build(frag), &mut each);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) => panic!("read tap: {error}"),

@@ -80,6 +80,13 @@ pub struct Output {
     pub console: String,
 }
 
+impl Output {
+    /// Whether the first process came to its end.
+    pub fn is_complete(&self) -> bool {
+        self.printed.contains("test result: ")
+    }
+}
+
 /// An emulator that has this card: the system's, else a newer one out of the cache.
 pub fn with(nic: &Nic) -> Result<Qemu> {
     let installed = installed()?;
