@@ -9,7 +9,7 @@ use nic_user::driver::{
     buffers::{Buffers, Layout},
     checksum::Sum,
     gro::{Checksums, Counters, Gro, Limits, Received},
-    packet::{Frag, Frags, Packet},
+    packet::{Frag, Packet},
     port::Port,
     queue::Refusal,
     receive::{Builder, Building},
