@@ -23,7 +23,8 @@ pub(super) const TX_METADATA_LEN: u32 = 24;
 pub struct Layout {
     /// Frames for the rings.
     pub frames: u32,
-    /// Bytes of a frame: 2048 or 4096. The kernel uses 256 of them as headroom.
+    /// Bytes of a frame: 2048 or 4096. The kernel uses 256 of them as headroom. igb's zero copy
+    /// takes whole KiB only, and so 1024 of 2048 (`igb_setup_srrctl`): it wants 4096.
     pub frame_size: u32,
     /// Further bytes that the kernel leaves free in front of what it receives.
     pub headroom: u32,
