@@ -313,13 +313,20 @@ mod tests {
         assert_eq!(error.to_string(), "measure: broken");
     }
 
+    fn idle(over: &Over) -> io::Result<()> {
+        while !over.is_over() {
+            thread::yield_now();
+        }
+        Ok(())
+    }
+
     #[test]
     fn a_round_begins_when_all_is_prepared() {
         let (stop, count) = (Stop::default(), Count::default());
         let prepare = || {
             thread::sleep(Duration::from_millis(50));
             count.add(1);
-            Ok(|_: &Over| Ok(()))
+            Ok(idle)
         };
         let workers = vec![Worker::prepared(Side::Sender, cpu::allowed().unwrap()[0], prepare)];
         let window = round(&stop).measure(workers, || Ok(count.get())).unwrap();
@@ -329,12 +336,6 @@ mod tests {
     #[test]
     fn who_can_not_be_prepared_is_not_waited_for() {
         let (stop, start) = (Stop::default(), Instant::now());
-        let idle = |over: &Over| {
-            while !over.is_over() {
-                thread::yield_now();
-            }
-            Ok(())
-        };
         let fail = || Err::<fn(&Over) -> _, _>(io::Error::other("broken"));
         let cpu = cpu::allowed().unwrap()[0];
         let workers =
