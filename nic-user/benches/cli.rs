@@ -4,14 +4,13 @@
 mod measure;
 
 use std::{
-    error::Error,
     fs::{self, File},
     io::{self, Write},
     process::{Command, Stdio},
     time::Instant,
 };
 
-use measure::{Floors, Spread};
+use measure::{Floors, Result, Spread};
 use nic_user::{
     lab::{Host, Lab, Shape, frames::Ends},
     report::{
@@ -41,11 +40,8 @@ const BINARY_LIMIT_MB: f64 = 10.0;
 const PEER_OBJECTS: [&str; 2] =
     ["/usr/lib/x86_64-linux-gnu/bpf/xdpfilt_alw_all.o", "/usr/lib64/bpf/xdpfilt_alw_all.o"];
 
-type Result<T> = std::result::Result<T, Box<dyn Error>>;
-
 fn main() -> Result<()> {
-    // `cargo test --benches` only wants to know that it starts.
-    if !std::env::args().any(|argument| argument == "--bench") {
+    if !measure::is_wanted() {
         return Ok(());
     }
     measure::warn_if_busy();

@@ -10,9 +10,9 @@
 mod measure;
 mod xsk;
 
-use std::{error::Error, path::Path, time::Duration};
+use std::{path::Path, time::Duration};
 
-use measure::{Floors, Spread};
+use measure::{Floors, Result, Spread};
 use nic_user::report::{
     style::Style,
     table::{Align, Table},
@@ -33,13 +33,10 @@ const SUPER_PACKETS: f64 = 2.0;
 /// Frames of the memory of a consumer that holds its packets.
 const POOLS: [u32; 4] = [512, 1024, 2048, 4096];
 
-type Result<T> = std::result::Result<T, Box<dyn Error>>;
-
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().collect();
     let has = |flag: &str| arguments.iter().any(|argument| argument == flag);
-    // `cargo test --benches` only wants to know that it starts.
-    if !has("--bench") {
+    if !measure::is_wanted() {
         return Ok(());
     }
     measure::warn_if_busy();

@@ -18,12 +18,11 @@
 mod measure;
 
 use std::{
-    error::Error,
     io, iter,
     os::fd::{AsFd, BorrowedFd},
 };
 
-use measure::{Floors, Spread};
+use measure::{Floors, Result, Spread};
 use nic_common::metadata::Metadata;
 use nic_user::{
     bench::cpu::ThreadClock,
@@ -58,21 +57,15 @@ const FLOOR: f64 = 15.0;
 
 const META: i32 = Metadata::SIZE as i32;
 
-type Result<T> = std::result::Result<T, Box<dyn Error>>;
-
 fn main() -> Result<()> {
-    // `cargo test --benches` only wants to know that it starts.
-    if !std::env::args().any(|argument| argument == "--bench") {
-        return Ok(());
-    }
-    measure::warn_if_busy();
-    measure::pin_to_one_cpu();
-    let mut floors = Floors::default();
+    measure::on_one_cpu(run)
+}
+
+fn run(floors: &mut Floors) -> Result<()> {
     println!("ns per packet over an empty program: median of {ROUNDS} (min-max)\n");
-    xdp(&mut floors)?;
+    xdp(floors)?;
     println!();
-    tc(&mut floors)?;
-    Ok(floors.result()?)
+    tc(floors)
 }
 
 /// A frame to measure with.

@@ -8,9 +8,9 @@
 
 mod measure;
 
-use std::{error::Error, hint::black_box, rc::Rc, time::Instant};
+use std::{hint::black_box, rc::Rc, time::Instant};
 
-use measure::{Floors, Spread};
+use measure::{Floors, Result, Spread};
 use nic_common::{
     headers::HeaderInfo,
     policy::{CopyPolicy, Verdict},
@@ -41,16 +41,11 @@ const BATCH: usize = 40;
 /// The most ns that merging a packet by fragments may take.
 const FLOOR: f64 = 60.0;
 
-type Result<T> = std::result::Result<T, Box<dyn Error>>;
-
 fn main() -> Result<()> {
-    // `cargo test --benches` only wants to know that it starts.
-    if !std::env::args().any(|argument| argument == "--bench") {
-        return Ok(());
-    }
-    measure::warn_if_busy();
-    measure::pin_to_one_cpu();
-    let mut floors = Floors::default();
+    measure::on_one_cpu(run)
+}
+
+fn run(floors: &mut Floors) -> Result<()> {
     println!("ns per packet over dropping it: median of {ROUNDS} (min-max)\n");
     let columns = [
         ("PACKETS", Align::Left),
@@ -74,8 +69,7 @@ fn main() -> Result<()> {
             table.push([title.into(), size, checksums.into(), by_frags.text(), chained.text()]);
         }
     }
-    table.write(&mut std::io::stdout(), Style::Plain)?;
-    Ok(floors.result()?)
+    Ok(table.write(&mut std::io::stdout(), Style::Plain)?)
 }
 
 /// Packets of one flow.

@@ -6,9 +6,9 @@
 
 mod measure;
 
-use std::{error::Error, hint::black_box, time::Instant};
+use std::{hint::black_box, time::Instant};
 
-use measure::{Floors, Spread};
+use measure::{Floors, Result, Spread};
 use nic_user::{
     driver::segment::{Ids, SuperPacket},
     lab::{
@@ -31,16 +31,11 @@ const FRAME: usize = 2048;
 /// The most ns that a segment may take beside copying it.
 const FLOOR: f64 = 25.0;
 
-type Result<T> = std::result::Result<T, Box<dyn Error>>;
-
 fn main() -> Result<()> {
-    // `cargo test --benches` only wants to know that it starts.
-    if !std::env::args().any(|argument| argument == "--bench") {
-        return Ok(());
-    }
-    measure::warn_if_busy();
-    measure::pin_to_one_cpu();
-    let mut floors = Floors::default();
+    measure::on_one_cpu(run)
+}
+
+fn run(floors: &mut Floors) -> Result<()> {
     println!("ns per segment: median of {ROUNDS} (min-max)\n");
     let columns = [
         ("SUPER-PACKET", Align::Left),
@@ -56,8 +51,7 @@ fn main() -> Result<()> {
         table.push([sample.title.into(), size, copied.text(), segmented.text(), more.text()]);
         floors.check(&format!("{} in {}", sample.title, sample.size), more.median, FLOOR, "ns");
     }
-    table.write(&mut std::io::stdout(), Style::Plain)?;
-    Ok(floors.result()?)
+    Ok(table.write(&mut std::io::stdout(), Style::Plain)?)
 }
 
 /// A super-packet to measure with.

@@ -7,9 +7,9 @@
 
 mod measure;
 
-use std::{error::Error, hint::black_box, rc::Rc, time::Instant};
+use std::{hint::black_box, rc::Rc, time::Instant};
 
-use measure::{Floors, Spread};
+use measure::{Floors, Result, Spread};
 use nic_common::{
     headers::HeaderInfo,
     policy::{CopyPolicy, Verdict},
@@ -42,16 +42,11 @@ const LENGTH: usize = 1514;
 /// The most ns that splitting may take.
 const FLOOR: f64 = 15.0;
 
-type Result<T> = std::result::Result<T, Box<dyn Error>>;
-
 fn main() -> Result<()> {
-    // `cargo test --benches` only wants to know that it starts.
-    if !std::env::args().any(|argument| argument == "--bench") {
-        return Ok(());
-    }
-    measure::warn_if_busy();
-    measure::pin_to_one_cpu();
-    let mut floors = Floors::default();
+    measure::on_one_cpu(run)
+}
+
+fn run(floors: &mut Floors) -> Result<()> {
     println!("ns per packet over handing on its frame: median of {ROUNDS} (min-max)\n");
     let columns = [
         ("PACKET", Align::Left),
@@ -68,8 +63,7 @@ fn main() -> Result<()> {
         let length = format!("{} B", frame.len());
         table.push([title.into(), length, whole.text(), split.text(), FLOOR.to_string()]);
     }
-    table.write(&mut std::io::stdout(), Style::Plain)?;
-    Ok(floors.result()?)
+    Ok(table.write(&mut std::io::stdout(), Style::Plain)?)
 }
 
 fn samples() -> [(&'static str, Vec<u8>); 4] {

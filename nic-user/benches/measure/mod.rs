@@ -2,12 +2,31 @@
 
 #![allow(dead_code, reason = "every benchmark uses a part of it")]
 
-use std::{fs, thread};
+use std::{env, error::Error, fs, thread};
 
 use nix::{
     sched::{CpuSet, sched_setaffinity},
     unistd::Pid,
 };
+
+pub type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+/// Runs a benchmark that has one processor for itself; an error if it fails, or misses a floor.
+pub fn on_one_cpu(benchmark: impl FnOnce(&mut Floors) -> Result<()>) -> Result<()> {
+    if !is_wanted() {
+        return Ok(());
+    }
+    warn_if_busy();
+    pin_to_one_cpu();
+    let mut floors = Floors::default();
+    benchmark(&mut floors)?;
+    Ok(floors.result()?)
+}
+
+/// Whether to measure: `cargo test --benches` only wants to know that it starts.
+pub fn is_wanted() -> bool {
+    env::args().any(|argument| argument == "--bench")
+}
 
 /// The middle of several measurements, and how far they lie apart.
 #[derive(Clone, Copy)]
@@ -41,7 +60,7 @@ pub fn warn_if_busy() {
 }
 
 /// Keeps this thread on the last processor: the first usually serves interrupts.
-pub fn pin_to_one_cpu() {
+fn pin_to_one_cpu() {
     let last = thread::available_parallelism().map_or(1, |cpus| cpus.get()) - 1;
     let mut cpus = CpuSet::new();
     let pinned = cpus.set(last).and_then(|()| sched_setaffinity(Pid::from_raw(0), &cpus));
@@ -65,7 +84,7 @@ impl Floors {
     }
 
     /// Prints what was missed; an error if anything was.
-    pub fn result(self) -> Result<(), String> {
+    pub fn result(self) -> std::result::Result<(), String> {
         if self.missed.is_empty() {
             println!("\nevery limit is kept");
             return Ok(());
