@@ -12,6 +12,7 @@ use nic_user::{
         bpf::{Hook, Link, Program, TC_ACT_SHOT},
         frames::Ends,
         generator::Generator,
+        interruption::Interruption,
         traffic::IpVersion::V4,
     },
 };
@@ -58,24 +59,28 @@ impl Stage {
         self.lab.b()
     }
 
-    /// Runs `program` while frames arrive, if its job is to receive.
+    /// Runs `program` while frames arrive without a pause, if its job is to receive: in a pause it
+    /// would be the waiting that is measured.
     pub fn with_traffic<T>(&self, program: impl FnOnce() -> T) -> T {
-        let stop = AtomicBool::new(self.job == Job::TxOnly);
+        if self.job == Job::TxOnly {
+            return program();
+        }
+        let (is_over, interruption) = (AtomicBool::new(false), Interruption::default());
         thread::scope(|scope| {
-            scope.spawn(|| self.generate(&stop));
+            let generate = || self.generate(&interruption, || is_over.load(Relaxed));
+            let generator = scope.spawn(generate);
             let result = program();
-            stop.store(true, Relaxed);
+            is_over.store(true, Relaxed);
+            interruption.until(|| generator.is_finished());
             result
         })
     }
 
-    fn generate(&self, stop: &AtomicBool) {
-        const AT_ONCE: u32 = 1 << 18;
+    fn generate(&self, interruption: &Interruption, is_over: impl Fn() -> bool + Send) {
         pin(KERNEL_CPU);
         let send = || {
-            while !stop.load(Relaxed) {
-                self.generator.send(AT_ONCE).expect("live frames");
-            }
+            interruption.aim_here();
+            self.generator.send_until(is_over).expect("live frames");
         };
         self.lab.a().run(send).expect("a thread in the lab");
     }

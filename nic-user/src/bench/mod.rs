@@ -18,7 +18,6 @@ mod features;
 mod fed;
 mod generator;
 pub mod html;
-mod interruption;
 pub mod machine;
 pub mod model;
 pub mod peer;

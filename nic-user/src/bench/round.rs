@@ -12,10 +12,12 @@ use std::{
 
 use super::{
     cpu::{self, CpuTime, CpuTimes, ThreadClock},
-    interruption::Interruption,
     stop::Stop,
 };
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    lab::interruption::Interruption,
+};
 
 /// How long threads may take to begin.
 const PATIENCE: Duration = Duration::from_secs(10);

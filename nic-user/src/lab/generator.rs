@@ -1,6 +1,6 @@
 //! Frames made inside the kernel, as fast as somebody takes them.
 
-use std::io;
+use std::io::{self, ErrorKind};
 
 use super::{
     Host,
@@ -15,6 +15,9 @@ use crate::{
     error::Result,
     nic::{drivers::KernelVersion, preflight::Machine},
 };
+
+/// Frames of one run, as many as the kernel takes: the end of a run is a pause of some 25 ms.
+const RUN: u32 = 100_000_000;
 
 /// Four bytes with TTL and checksum of IPv4 behind an Ethernet header.
 const TTL: i16 = 22;
@@ -47,6 +50,18 @@ impl Generator {
     /// Sends it so many times, or less if a signal interrupts it (`EINTR`).
     pub fn send(&self, times: u32) -> io::Result<()> {
         self.program.run_live(&self.frame, times)
+    }
+
+    /// Sends it without a pause until `is_over`, which is asked when a signal interrupts the thread
+    /// ([`Interruption`](super::interruption::Interruption)).
+    pub fn send_until(&self, is_over: impl Fn() -> bool) -> io::Result<()> {
+        while !is_over() {
+            match self.send(RUN) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                sent => sent?,
+            }
+        }
+        Ok(())
     }
 }
 

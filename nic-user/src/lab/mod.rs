@@ -4,6 +4,7 @@
 pub mod bpf;
 pub mod frames;
 pub mod generator;
+pub mod interruption;
 mod netns;
 pub mod sockets;
 pub mod traffic;
