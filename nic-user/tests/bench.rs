@@ -4,6 +4,7 @@ mod common;
 mod schema;
 
 use std::{
+    collections::HashSet,
     process::{Child, Command, Output, Stdio},
     thread,
     time::{Duration, Instant},
@@ -15,7 +16,11 @@ use nic_user::bench::{
     runner::{Plan, Progress},
     stop::Stop,
 };
-use nic_user::nic::namespace::named_namespaces;
+use nic_user::{
+    lab::Lab,
+    nic::namespace::{NetNs, named_namespaces},
+    offload::Slot,
+};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -79,12 +84,13 @@ fn udp_gso_measures_every_variant() {
 
 /// The highest value of a figure, for each variant of a case.
 fn figures(case: &Value, name: &str) -> Vec<f64> {
-    let of = |variant: &Value| {
-        let mut figures = array(&variant["measured"], "figures").iter();
-        let figure = figures.find(|figure| figure["name"] == name);
-        figure.unwrap_or_else(|| panic!("no {name} in {variant}"))["value"]["max"].as_f64().unwrap()
-    };
-    array(case, "variants").iter().map(of).collect()
+    array(case, "variants").iter().map(|variant| figure(variant, name)).collect()
+}
+
+fn figure(variant: &Value, name: &str) -> f64 {
+    let mut figures = array(&variant["measured"], "figures").iter();
+    let figure = figures.find(|figure| figure["name"] == name);
+    figure.unwrap_or_else(|| panic!("no {name} in {variant}"))["value"]["max"].as_f64().unwrap()
 }
 
 /// BIG TCP sends larger packets, where there is enough to send.
@@ -185,6 +191,125 @@ fn held_packets_are_received_whatever_is_copied() {
     let all = cases.iter().flat_map(|case| &case.variants);
     let measured = all.filter_map(|variant| variant.measured.as_ref());
     assert!(measured.map(|measured| measured.rate.max).any(|rate| rate > 0.0));
+}
+
+/// Notes what the namespaces of this process have while it runs.
+#[derive(Default)]
+struct Watching {
+    cookies: HashSet<u64>,
+    nginx: HashSet<u32>,
+    attached: bool,
+}
+
+impl Watching {
+    /// Attachments in namespaces that were there at some time.
+    fn attachments(&self) -> usize {
+        Slot::all().unwrap().iter().filter(|slot| self.cookies.contains(&slot.netns)).count()
+    }
+}
+
+impl Progress for Watching {
+    fn begin(&mut self, _: &str, _: u64) {}
+    fn step(&mut self, _: &str) {
+        let prefix = format!("nic-{}-", std::process::id());
+        let names = named_namespaces().into_iter().filter(|name| name.starts_with(&prefix));
+        // Another test may take its own away in between.
+        self.cookies.extend(names.filter_map(|name| NetNs::named(&name).ok()?.cookie().ok()));
+        self.nginx.extend(nginx_of(std::process::id()));
+        self.attached |= self.attachments() > 0;
+    }
+    fn end(&mut self) {}
+}
+
+/// Every nginx that a process has started and that has not ended.
+fn nginx_of(parent: u32) -> Vec<u32> {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let is_its_nginx = |pid: &u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let parent = format!("(nginx) S {parent} ");
+        stat.contains(&parent) || stat.contains(&parent.replace(" S ", " R "))
+    };
+    pids.filter(is_its_nginx).collect()
+}
+
+/// Waits for processes to end.
+#[track_caller]
+fn wait_for_end<'p>(pids: impl IntoIterator<Item = &'p u32>) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    for pid in pids {
+        // One whose new parent does not ask for it stays a zombie.
+        let runs = || {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            stat.contains("(nginx)") && !stat.contains("(nginx) Z")
+        };
+        while runs() {
+            assert!(Instant::now() < deadline, "nginx {pid} still runs");
+            thread::yield_now();
+        }
+    }
+}
+
+/// Whether nginx is there for a benchmark; says so if not.
+fn has_nginx() -> bool {
+    let found = bench::copybreak::nginx().is_ok();
+    if !found {
+        common::say_skipped("there is no nginx");
+    }
+    found
+}
+
+#[test]
+fn nginx_answers_whatever_is_attached() {
+    needs_root!();
+    if !has_nginx() {
+        return;
+    }
+    let mut experiment = bench::copybreak::experiment(&Settings::default()).unwrap();
+    experiment.cases.retain(|case| case.title.starts_with("nginx"));
+    let stop = Stop::default();
+    let window = Duration::from_millis(50);
+    let plan = Plan { rounds: 5, window, stop: &stop, counting: Counting::Pinned };
+    let mut watching = Watching::default();
+    let results = bench::runner::run(experiment, &plan, &mut watching).unwrap();
+    let results = serde_json::to_value(results).unwrap();
+    assert_complete(&serde_json::json!({ "experiments": [results] }));
+    let cases = array(&results, "cases");
+    assert_eq!(cases.len(), 2);
+    for case in cases {
+        assert_eq!(case["measure"], "requests");
+        let [_, attached, to_256, to_2048] = &array(case, "variants")[..] else { panic!("{case}") };
+        let pulled = [attached, to_256, to_2048].map(|variant| figure(variant, "pulled"));
+        assert!(pulled[..2] == [0.0; 2] && pulled[2] > 0.5, "{pulled:?}: {}", case["title"]);
+    }
+
+    assert!(watching.attached && !watching.nginx.is_empty());
+    wait_for_end(&watching.nginx);
+    assert_eq!(watching.attachments(), 0);
+}
+
+#[test]
+fn nginx_ends_with_a_bench_that_is_killed() {
+    needs_root!();
+    if !has_nginx() {
+        return;
+    }
+    let mut bench =
+        nicctl(&["bench", "copybreak", "--time", "60"]).stderr(Stdio::null()).spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let nginx = loop {
+        let nginx = nginx_of(bench.id());
+        if !nginx.is_empty() {
+            break nginx;
+        }
+        assert!(Instant::now() < deadline && bench.try_wait().unwrap().is_none());
+        thread::yield_now();
+    };
+    bench.kill().unwrap();
+    bench.wait().unwrap();
+    wait_for_end(&nginx);
+    Lab::sweep().unwrap();
+    wait_for_namespaces(&bench, false);
 }
 
 #[test]

@@ -72,6 +72,8 @@ pub enum Measure {
     Packets,
     /// Transactions: rates in transactions per second, costs in µs of CPU time per transaction.
     Transactions,
+    /// Requests: rates in requests per second, costs in µs of CPU time per request.
+    Requests,
 }
 
 impl Measure {
@@ -80,7 +82,7 @@ impl Measure {
         let units = match self {
             Self::Bytes => done / 1e9,
             Self::Packets => done / 1e9,
-            Self::Transactions => done / 1e6,
+            Self::Transactions | Self::Requests => done / 1e6,
         };
         busy / units
     }
@@ -91,6 +93,7 @@ impl Measure {
             Self::Bytes => "CPU s/GB",
             Self::Packets => "CPU ns/packet",
             Self::Transactions => "CPU µs/transaction",
+            Self::Requests => "CPU µs/request",
         }
     }
 
@@ -98,7 +101,7 @@ impl Measure {
     pub const fn shown(self, rate: f64) -> f64 {
         match self {
             Self::Bytes => rate * 8.0,
-            Self::Packets | Self::Transactions => rate,
+            Self::Packets | Self::Transactions | Self::Requests => rate,
         }
     }
 
@@ -108,6 +111,7 @@ impl Measure {
             Self::Bytes => "bit/s",
             Self::Packets => "pps",
             Self::Transactions => "/s",
+            Self::Requests => "requests/s",
         }
     }
 }

@@ -73,6 +73,8 @@ pub struct Worker<'w> {
     cpu: usize,
     prepare: Box<dyn FnOnce() -> io::Result<Work<'w>> + Send + 'w>,
     interrupted: bool,
+    /// Its own, if there is none.
+    clock: Option<ThreadClock>,
 }
 
 impl<'w> Worker<'w> {
@@ -92,7 +94,13 @@ impl<'w> Worker<'w> {
         prepare: impl FnOnce() -> io::Result<W> + Send + 'w,
     ) -> Self {
         let prepare = || prepare().map(|work| Box::new(work) as Work<'w>);
-        Self { side, cpu, prepare: Box::new(prepare), interrupted: false }
+        Self { side, cpu, prepare: Box::new(prepare), interrupted: false, clock: None }
+    }
+
+    /// No thread, but a process that works on one processor and outlives the round; `clock` is its
+    /// own.
+    pub fn process(side: Side, cpu: usize, clock: ThreadClock) -> Self {
+        Self { clock: Some(clock), ..Self::new(side, cpu, |_| Ok(())) }
     }
 
     /// Interrupts its system calls (`EINTR`) once the round is over.
@@ -179,7 +187,7 @@ impl Round<'_> {
             let (started, starting) = mpsc::channel();
             let threads: Vec<_> = workers
                 .into_iter()
-                .map(|Worker { side, cpu, prepare, interrupted }| {
+                .map(|Worker { side, cpu, prepare, interrupted, clock }| {
                     let (started, over) = (started.clone(), &over);
                     let interruption = interrupted.then(Interruption::default);
                     let in_thread = interruption.clone();
@@ -188,7 +196,7 @@ impl Round<'_> {
                         let work = prepare()?;
                         in_thread.iter().for_each(Interruption::aim_here);
                         // Nobody listens any more if another worker could not begin.
-                        let _ = started.send((side, ThreadClock::current()));
+                        let _ = started.send((side, clock.unwrap_or_else(ThreadClock::current)));
                         // So that one that could not is noticed at once.
                         drop(started);
                         work(over)

@@ -1,4 +1,4 @@
-//! How long packets were on their way.
+//! How long packets were on their way, or answers.
 
 use std::{
     mem,
@@ -9,7 +9,10 @@ use std::{
 use hdrhistogram::Histogram;
 use nix::time::{ClockId, clock_gettime};
 
-use crate::error::{Error, Result};
+use crate::{
+    bench::experiment::Sample,
+    error::{Error, Result},
+};
 
 /// The longest latency that is told from longer ones, in ns.
 const LONGEST: u64 = 60_000_000_000;
@@ -66,14 +69,29 @@ impl Recorded {
         }
     }
 
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.histogram.len()
+    }
+
     /// What `percentile` percent of all are not above, in µs; nothing of nothing.
-    pub fn at(&self, percentile: f64) -> Option<f64> {
+    fn at(&self, percentile: f64) -> Option<f64> {
         (!self.histogram.is_empty())
             .then(|| self.histogram.value_at_percentile(percentile) as f64 / 1e3)
     }
 
+    /// Adds them to a round's figures.
+    pub fn describe(&self, sample: Sample) -> Sample {
+        sample
+            .with("p50", "µs", self.at(50.0))
+            .with("p99", "µs", self.at(99.0))
+            .with("p99.9", "µs", self.at(99.9))
+            .with("max", "µs", self.at(100.0))
+            .with("jitter", "µs", self.jitter())
+    }
+
     /// The mean difference from one packet to the next, in µs.
-    pub fn jitter(&self) -> Option<f64> {
+    fn jitter(&self) -> Option<f64> {
         let pairs = self.histogram.len().checked_sub(1).filter(|pairs| *pairs > 0)?;
         Some(self.differences as f64 / pairs as f64 / 1e3)
     }
@@ -93,6 +111,7 @@ mod tests {
         assert!((recorded.at(50.0).unwrap() - 2.0).abs() < 0.01);
         assert!((recorded.at(100.0).unwrap() - 3.0).abs() < 0.01);
         assert_eq!(recorded.jitter(), Some(1.5));
+        assert_eq!(recorded.count(), 3);
         let none = latencies.take().unwrap();
         assert_eq!((none.at(50.0), none.jitter()), (None, None));
     }

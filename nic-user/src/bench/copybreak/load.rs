@@ -13,6 +13,8 @@ use std::{
     thread::{self, JoinHandle},
 };
 
+use crate::error::{Error, Result};
+
 const CPU_THREADS: usize = 8;
 const IO_THREADS: usize = 4;
 const MEMORY_THREADS: usize = 2;
@@ -31,8 +33,14 @@ pub struct Load {
 }
 
 impl Load {
-    /// Starts them, anywhere on the machine.
-    pub fn start() -> io::Result<Self> {
+    /// Starts them, if they are `wanted`.
+    pub fn start_if(wanted: bool) -> Result<Option<Self>> {
+        let started = wanted.then(Self::start).transpose();
+        started.map_err(|error| Error::io("load the machine", &error))
+    }
+
+    /// Anywhere on the machine.
+    fn start() -> io::Result<Self> {
         let mut load = Self { over: Arc::default(), threads: Vec::new() };
         let files: Vec<File> =
             (0..IO_THREADS).map(|_| unnamed_file()).collect::<io::Result<_>>()?;

@@ -1,10 +1,16 @@
-//! `copybreak`: packets that are held, and what copying them is worth.
+//! `copybreak`: packets that are held, and what copying them is worth; and a web server behind the
+//! kernel's own stack, where copying is pulling together.
 
+mod attachments;
+mod conclusion;
 mod holding;
+mod http;
 mod latency;
 mod load;
+mod nginx;
 mod sizes;
 mod traffic;
+mod web;
 
 use std::{
     io,
@@ -12,9 +18,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use conclusion::Best;
 use holding::Holding;
 use latency::Latencies;
 use load::Load;
+pub use nginx::find as nginx;
 use nic_common::policy::CopyPolicy;
 pub use sizes::Sizes;
 use traffic::Sender;
@@ -56,8 +64,6 @@ const COPY_SIZE: u32 = 2048;
 const BATCH: u32 = 64;
 /// How long the receiver waits for packets while it has nothing to give back.
 const GLANCE: Duration = Duration::from_millis(1);
-/// Ratios nearer to 1 than this are no difference.
-const DIFFERENCE: f64 = 0.02;
 
 /// What packets have to go through.
 #[derive(Clone, Copy, Debug)]
@@ -98,11 +104,16 @@ pub fn experiment(settings: &Settings) -> Result<Experiment> {
     let mut cases: Vec<Case> =
         CONDITIONS.iter().map(|conditions| case(&bed, &small, *conditions)).collect();
     cases.insert(1, case(&bed, &mixed, conditions(512, 5, false)));
+    let web = nginx::find().and_then(|nginx| web::cases(&nginx, cpus));
+    let web_notes = web::notes(web.as_ref().err());
+    cases.extend(web.unwrap_or_default());
     Ok(Experiment {
         name: "copybreak",
-        title: "Copybreak: held packets, left in their frames or copied",
+        title: "Copybreak: packets that are held, and a web server's, left as they are or copied",
         source: "net: hns3: use bounce buffer when rx page can not be reused (2021)",
-        place: format!("veth, our driver on AF_XDP in copy mode; {cpus}"),
+        place: format!(
+            "veth, our driver on AF_XDP in copy mode, and the kernel's stack for nginx; {cpus}"
+        ),
         notes: [
             "a steady rate is offered; whoever holds packets longer than there are frames for \
              loses what comes in the meantime",
@@ -114,7 +125,9 @@ pub fn experiment(settings: &Settings) -> Result<Experiment> {
              here nothing is mapped, and what is spared is frames",
         ]
         .map(str::to_owned)
-        .into(),
+        .into_iter()
+        .chain(web_notes)
+        .collect(),
         cases,
     })
 }
@@ -133,21 +146,13 @@ fn case(bed: &Rc<Bed>, sizes: &Sizes, conditions: Conditions) -> Case {
 /// The smallest threshold that gets about as much as the best one, if any gets more than none.
 fn conclude(variants: &[model::Variant]) -> String {
     let ratio = |variant: &model::Variant| variant.measured.as_ref()?.rate_ratio;
-    let ratios = || variants.iter().filter_map(ratio);
-    let best = ratios().map(|ratio| ratio.median).fold(0.0, f64::max);
-    let as_good = |variant: &&model::Variant| {
-        ratio(variant).is_some_and(|ratio| {
-            ratio.low > 1.0 + DIFFERENCE && ratio.median >= best * (1.0 - DIFFERENCE)
-        })
-    };
-    match variants.iter().find(as_good).and_then(|variant| Some((variant, ratio(variant)?))) {
-        Some((variant, ratio)) => {
-            format!("best: {}, {} times the packets", variant.title, text::ratio(ratio))
+    let ratios = variants.iter().filter_map(|variant| Some((&*variant.title, ratio(variant)?)));
+    match Best::of(ratios) {
+        Best::Threshold(title, ratio) => {
+            format!("best: {title}, {} times the packets", text::ratio(ratio))
         }
-        None if ratios().any(|ratio| ratio.high < 1.0 - DIFFERENCE) => {
-            "best: keep frames; copying loses packets".to_owned()
-        }
-        None => "no difference in what arrives".to_owned(),
+        Best::None => "best: keep frames; copying loses packets".to_owned(),
+        Best::Any => "no difference in what arrives".to_owned(),
     }
 }
 
@@ -171,7 +176,7 @@ impl Trial for HoldTrial {
         let sender = Sender::new(lab.a(), lab.b(), &self.sizes, RATE)?;
         let (sent, received, latencies) = (Count::default(), Count::default(), Latencies::new()?);
         let seen = Seen { packets: &received, latencies: &latencies };
-        let _load = conditions.loaded.then(Load::start).transpose();
+        let _load = Load::start_if(conditions.loaded)?;
         let workers = vec![
             Worker::new(Side::Sender, cpus.sender, |over| sender.run(over, &sent)),
             Worker::new(Side::Receiver, cpus.receiver, move |over| {
@@ -184,20 +189,8 @@ impl Trial for HoldTrial {
         let (before, after) = (&window.before, &window.after);
         let (sent, received) = (after.0 - before.0, after.1 - before.1);
         let lost = sent.saturating_sub(received) as f64;
-        let latency = &after.2;
-        let sample = Sample {
-            seconds: window.seconds,
-            done: received as f64,
-            cpu: window.cpu,
-            figures: Vec::new(),
-        };
-        Ok(sample
-            .with("lost", "%", percent(lost, sent as f64))
-            .with("p50", "µs", latency.at(50.0))
-            .with("p99", "µs", latency.at(99.0))
-            .with("p99.9", "µs", latency.at(99.9))
-            .with("max", "µs", latency.at(100.0))
-            .with("jitter", "µs", latency.jitter()))
+        let sample = Sample::of(&window, received);
+        Ok(after.2.describe(sample.with("lost", "%", percent(lost, sent as f64))))
     }
 }
 
@@ -246,45 +239,4 @@ fn hold(mut port: Port, conditions: Conditions, over: &Over, seen: &Seen<'_>) ->
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::bench::{
-        model::{Cpu, Measured, Published},
-        statistics::{Ratio, Spread},
-    };
-
-    fn variant(title: &str, ratio: Option<[f64; 3]>) -> model::Variant {
-        let cpu = Cpu { sender: None, receiver: None, softirq: None, busy: None };
-        let measured = Measured {
-            rate: Spread::of(vec![1.0]).unwrap(),
-            cost: None,
-            cpu,
-            rate_ratio: ratio.map(|[low, median, high]| Ratio { median, low, high }),
-            cost_ratio: None,
-            figures: Vec::new(),
-        };
-        let (title, published) = (title.to_owned(), Published::default());
-        model::Variant { title, published, unavailable: None, measured: Some(measured) }
-    }
-
-    #[test]
-    fn the_best_threshold_is_the_smallest_of_the_best() {
-        let base = || variant("keep frames", None);
-        let said = |ratios: &[(&str, [f64; 3])]| {
-            let others = ratios.iter().map(|(title, ratio)| variant(title, Some(*ratio)));
-            conclude(&[base()].into_iter().chain(others).collect::<Vec<_>>())
-        };
-        let helps = said(&[
-            ("copy to 64", [1.1, 1.2, 1.3]),
-            ("copy to 256", [1.9, 1.97, 2.0]),
-            ("copy to 512", [1.9, 1.98, 2.0]),
-        ]);
-        assert_eq!(helps, "best: copy to 256, 1.97 (1.90–2.00) times the packets");
-        assert_eq!(said(&[("copy to 64", [0.9, 1.1, 1.3])]), "no difference in what arrives");
-        let hurts = said(&[("copy to 64", [0.8, 0.9, 0.95])]);
-        assert_eq!(hurts, "best: keep frames; copying loses packets");
-    }
 }
