@@ -16,11 +16,7 @@ use nic_user::bench::{
     runner::{Plan, Progress},
     stop::Stop,
 };
-use nic_user::{
-    lab::Lab,
-    nic::namespace::{NetNs, named_namespaces},
-    offload::Slot,
-};
+use nic_user::{lab::Lab, nic::namespace::named_namespaces};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -193,30 +189,14 @@ fn held_packets_are_received_whatever_is_copied() {
     assert!(measured.map(|measured| measured.rate.max).any(|rate| rate > 0.0));
 }
 
-/// Notes what the namespaces of this process have while it runs.
+/// Notes every nginx that there is while it runs.
 #[derive(Default)]
-struct Watching {
-    cookies: HashSet<u64>,
-    nginx: HashSet<u32>,
-    attached: bool,
-}
-
-impl Watching {
-    /// Attachments in namespaces that were there at some time.
-    fn attachments(&self) -> usize {
-        Slot::all().unwrap().iter().filter(|slot| self.cookies.contains(&slot.netns)).count()
-    }
-}
+struct Watching(HashSet<u32>);
 
 impl Progress for Watching {
     fn begin(&mut self, _: &str, _: u64) {}
     fn step(&mut self, _: &str) {
-        let prefix = format!("nic-{}-", std::process::id());
-        let names = named_namespaces().into_iter().filter(|name| name.starts_with(&prefix));
-        // Another test may take its own away in between.
-        self.cookies.extend(names.filter_map(|name| NetNs::named(&name).ok()?.cookie().ok()));
-        self.nginx.extend(nginx_of(std::process::id()));
-        self.attached |= self.attachments() > 0;
+        self.0.extend(nginx_of(std::process::id()));
     }
     fn end(&mut self) {}
 }
@@ -279,13 +259,12 @@ fn nginx_answers_whatever_is_attached() {
     for case in cases {
         assert_eq!(case["measure"], "requests");
         let [_, attached, to_256, to_2048] = &array(case, "variants")[..] else { panic!("{case}") };
+        // Requests are small, responses are not.
         let pulled = [attached, to_256, to_2048].map(|variant| figure(variant, "pulled"));
-        assert!(pulled[..2] == [0.0; 2] && pulled[2] > 0.5, "{pulled:?}: {}", case["title"]);
+        assert!(pulled[0] == 0.0 && pulled[1] > 0.5 && pulled[2] > 1.5, "{pulled:?}");
     }
-
-    assert!(watching.attached && !watching.nginx.is_empty());
-    wait_for_end(&watching.nginx);
-    assert_eq!(watching.attachments(), 0);
+    assert!(!watching.0.is_empty());
+    wait_for_end(&watching.0);
 }
 
 #[test]

@@ -6,7 +6,10 @@ use aya::{
     maps::Map,
     programs::{LinkOrder, TcAttachType, tc::TcAttachOptions},
 };
-use nic_common::counters::{Counters, IngressCounters, TxCounters};
+use nic_common::{
+    counters::{Counters, IngressCounters, TxCounters},
+    policy::CopyPolicy,
+};
 
 use super::{
     object::{EGRESS, INGRESS, Object, Parameters},
@@ -27,11 +30,22 @@ impl TcCounters {
     /// Attaches to an interface of the calling thread's network namespace that has up to `queues`
     /// queues in either direction.
     pub fn attach(interface: &str, queues: u32) -> Result<Self> {
+        Self::with(interface, queues, PARAMETERS)
+    }
+
+    /// The same, and packets of up to `rx_copybreak` bytes that arrive in pieces are pulled
+    /// together.
+    pub fn attach_pulling(interface: &str, queues: u32, rx_copybreak: u16) -> Result<Self> {
+        let policy = CopyPolicy { rx_copybreak, ..PARAMETERS.policy };
+        Self::with(interface, queues, Parameters { policy, pull: true, ..PARAMETERS })
+    }
+
+    fn with(interface: &str, queues: u32, parameters: Parameters) -> Result<Self> {
         let parameters = Parameters {
             rx_queues: queues,
             tx_queues: queues,
             real_tx_queues: queues,
-            ..PARAMETERS
+            ..parameters
         };
         let mut object = Object::load(&parameters, None)?;
         for (name, hook) in [(INGRESS, TcAttachType::Ingress), (EGRESS, TcAttachType::Egress)] {

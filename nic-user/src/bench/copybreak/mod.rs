@@ -1,7 +1,6 @@
 //! `copybreak`: packets that are held, and what copying them is worth; and a web server behind the
 //! kernel's own stack, where copying is pulling together.
 
-mod attachments;
 mod conclusion;
 mod holding;
 mod http;

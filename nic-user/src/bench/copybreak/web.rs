@@ -1,10 +1,9 @@
-//! Requests to nginx, with nicctl's programs at both hosts: what pulling packets together is worth
+//! Requests to nginx, with nicctl's TC programs at both hosts: what pulling packets together is worth
 //! to the kernel's own stack.
 
 use std::{io, path::Path, rc::Rc};
 
 use super::{
-    attachments::{Attachments, Programs},
     conclusion::Best,
     http::Client,
     latency::Latencies,
@@ -21,20 +20,31 @@ use crate::{
         text,
     },
     error::{Error, Result},
-    lab::{Lab, Shape},
+    lab::{Host, Lab, Shape},
+    offload::TcCounters,
 };
 
-/// Bytes of the page. With the head of the response it fills more than one packet of MTU 1500; GRO
-/// puts them together, to one in pieces that is longer than the lower threshold and shorter than
-/// the higher.
-const PAGE: usize = 1536;
+/// Bytes of the page. With the head of the response it is one packet between the thresholds, and a
+/// request is one below both.
+const PAGE: usize = 1024;
+const QUEUES: u32 = 1;
 /// Each of them waits for its answer before it asks again.
 const CONNECTIONS: usize = 8;
+
+/// What is attached at both hosts.
+#[derive(Clone, Copy, Debug)]
+enum Programs {
+    None,
+    /// Those which count.
+    Counting,
+    /// And pull packets of up to so many bytes together.
+    Pulling(u16),
+}
 
 /// What is attached, and what that is called.
 const VARIANTS: [(Programs, &str); 4] = [
     (Programs::None, "no programs"),
-    (Programs::Attached, "attached"),
+    (Programs::Counting, "attached"),
     (Programs::Pulling(256), "pull to 256"),
     (Programs::Pulling(2048), "pull to 2048"),
 ];
@@ -47,13 +57,9 @@ const NOT_PULLING: usize = 1;
 ///
 /// There can be no lab here, or nginx does not run in it.
 pub fn cases(program: &Path, cpus: Cpus) -> Result<Vec<Case>> {
-    let lab = Lab::new(Shape { queues: 1, ..Shape::default() })?;
-    let bed = Rc::new(Bed {
-        nginx: Nginx::start(program, lab.b(), cpus.receiver, PAGE)?,
-        attachments: Attachments::of(&lab)?,
-        lab,
-        cpus,
-    });
+    let lab = Lab::new(Shape { queues: QUEUES, ..Shape::default() })?;
+    let bed =
+        Rc::new(Bed { nginx: Nginx::start(program, lab.b(), cpus.receiver, PAGE)?, lab, cpus });
     Ok([false, true].map(|loaded| case(&bed, loaded)).into())
 }
 
@@ -63,12 +69,12 @@ pub fn notes(missing: Option<&Error>) -> Vec<String> {
         None => vec![
             format!(
                 "nginx: one process, asked for a page of {PAGE} bytes over {CONNECTIONS} \
-                 connections; attached: nicctl's programs at both hosts; pull to: with --pull and \
-                 --rx-copybreak, which pulls packets of up to that size together before the stack \
-                 gets them; pulled: for each request"
+                 connections; nginx and pulled: its CPU time, and packets that were pulled \
+                 together, for each request"
             ),
-            "nginx: with programs veth segments what it passes whole without, and GRO merges it \
-             again: held against those attached, not against none, is what pulling is worth"
+            "attached: nicctl's TC programs at both hosts; pull to: with --pull and --rx-copybreak, \
+             which pulls packets of up to that size together before the stack gets them. Without \
+             XDP, for which veth copies every packet, so that there is nothing left to pull"
                 .to_owned(),
         ],
         Some(error) => {
@@ -108,10 +114,8 @@ fn conclude(variants: &[model::Variant]) -> String {
     }
 }
 
-/// In the order in which they have to go.
 struct Bed {
     nginx: Nginx,
-    attachments: Attachments,
     lab: Lab,
     cpus: Cpus,
 }
@@ -126,6 +130,27 @@ impl Bed {
     }
 }
 
+impl Programs {
+    /// Until what this returns is dropped.
+    fn attach(self, lab: &Lab) -> Result<Vec<TcCounters>> {
+        let attach = |host: &Host| {
+            let interface = host.interface();
+            host.run(|| match self {
+                Self::None => Ok(None),
+                Self::Counting => TcCounters::attach(interface, QUEUES).map(Some),
+                Self::Pulling(size) => {
+                    TcCounters::attach_pulling(interface, QUEUES, size).map(Some)
+                }
+            })?
+        };
+        [lab.a(), lab.b()].into_iter().filter_map(|host| attach(host).transpose()).collect()
+    }
+}
+
+fn pulled(programs: &TcCounters) -> Result<u64> {
+    programs.read().map(|(ingress, _)| ingress.pulled)
+}
+
 struct WebTrial {
     bed: Rc<Bed>,
     programs: Programs,
@@ -133,12 +158,10 @@ struct WebTrial {
 }
 
 impl Trial for WebTrial {
-    fn set_up(&mut self) -> Result<()> {
-        self.bed.attachments.change(&self.bed.lab, self.programs)
-    }
-
     fn round(&mut self, round: &Round<'_>) -> Result<Sample> {
-        let Bed { nginx, attachments, cpus, .. } = &*self.bed;
+        let Bed { nginx, lab, cpus } = &*self.bed;
+        let programs = self.programs.attach(lab)?;
+        let pulled = || programs.iter().map(pulled).sum::<Result<u64>>();
         let latencies = Latencies::new()?;
         let mut clients = self.bed.connect()?;
         let _load = Load::start_if(self.loaded)?;
@@ -147,16 +170,16 @@ impl Trial for WebTrial {
         });
         let serving = Worker::process(Side::Receiver, cpus.receiver, nginx.clock());
         let workers = asking.chain([serving]).collect();
-        let window = round.measure(workers, || Ok((latencies.take()?, attachments.pulled()?)))?;
+        let window = round.measure(workers, || Ok((latencies.take()?, pulled()?)))?;
         let (before, after) = (&window.before, &window.after);
         let requests = after.0.count();
-        let pulled = after.1.zip(before.1).map(|(after, before)| after - before);
+        let pulled = (!programs.is_empty()).then(|| (after.1 - before.1) as f64);
         let each = |amount: f64| (requests > 0).then(|| amount / requests as f64);
         let sample = after.0.describe(Sample::of(&window, requests));
         Ok(sample.with("nginx", "µs", each(window.cpu.receiver * 1e6)).with(
             "pulled",
             "",
-            pulled.and_then(|pulled| each(pulled as f64)),
+            pulled.and_then(each),
         ))
     }
 }
