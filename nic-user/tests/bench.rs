@@ -18,6 +18,8 @@ use nic_user::bench::{
 };
 use nic_user::{lab::Lab, nic::namespace::named_namespaces};
 use nix::{
+    mount::{MsFlags, mount},
+    sched::{CloneFlags, unshare},
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
@@ -265,6 +267,26 @@ fn nginx_answers_whatever_is_attached() {
     }
     assert!(!watching.0.is_empty());
     wait_for_end(&watching.0);
+}
+
+#[test]
+fn without_nginx_the_notes_say_so() {
+    needs_root!();
+    let found = bench::copybreak::nginx();
+    let without = move || {
+        unshare(CloneFlags::CLONE_NEWNS).unwrap();
+        let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+        mount(None::<&str>, "/", None::<&str>, private, None::<&str>).unwrap();
+        if let Ok(nginx) = found {
+            let nothing = Some("/dev/null");
+            mount(nothing, &nginx, None::<&str>, MsFlags::MS_BIND, None::<&str>).unwrap();
+        }
+        let experiment = bench::copybreak::experiment(&Settings::default()).unwrap();
+        assert!(!experiment.cases.iter().any(|case| case.title.contains("nginx")));
+        let note = "no requests to nginx: nginx is not installed; install it (Debian: nginx-light)";
+        assert!(experiment.notes.iter().any(|it| it == note), "{:?}", experiment.notes);
+    };
+    thread::spawn(without).join().unwrap();
 }
 
 #[test]

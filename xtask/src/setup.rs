@@ -1,11 +1,11 @@
 //! `cargo xtask setup`: what building the kernel programs and testing needs.
 
-use std::process::Command;
+use std::{fs, io, os::unix::fs::symlink, process::Command};
 
 use anyhow::{Context, Result, bail};
 
 use crate::{
-    process::{command, find, is_root, run as run_command, succeeds},
+    process::{command, find, is_root, root, run as run_command, succeeds},
     toolchain::{Toolchain, pinned_version},
 };
 
@@ -53,7 +53,16 @@ const NEEDS: [Need; 3] = [
 type Program = (&'static str, &'static str);
 
 /// What tests compare with, and make their sandboxes with.
-const TOOLS: [Program; 3] = [("ip", "iproute2"), ("setpriv", "util-linux"), ("ethtool", "ethtool")];
+const TOOLS: [Program; 4] = [
+    ("ip", "iproute2"),
+    ("setpriv", "util-linux"),
+    ("ethtool", "ethtool"),
+    ("nginx", "nginx-light"),
+];
+
+/// What packages call to start services, now and when the machine starts.
+const SERVICE_TOOLS: [&str; 4] =
+    ["invoke-rc.d", "update-rc.d", "deb-systemd-helper", "deb-systemd-invoke"];
 
 /// What benchmarks compare with.
 const PEERS: [Program; 6] = [
@@ -183,13 +192,33 @@ pub fn install_packages(packages: &[&str]) -> Result<()> {
     }
     println!("{by_hand}");
     let mut install = apt_get();
-    install.args(["install", "--yes", "--quiet", "--no-install-recommends"]).args(packages);
+    install.args(["install", "--yes", "--quiet", "--no-install-recommends"]);
+    install.arg("-o").arg(path_without_services()?).args(packages);
     if succeeds(&mut install) {
         return Ok(());
     }
     // A new machine has no list of packages, or an old one.
     run_command(apt_get().args(["update", "--quiet"]))?;
     run_command(&mut install)
+}
+
+/// The option of apt that lets packages find nothing with which to start their services: programs
+/// are wanted, not a web server on every developer's machine, and a service that can not start is
+/// no reason to do without its program.
+fn path_without_services() -> Result<String> {
+    let directory = root().join("target/no-services");
+    fs::create_dir_all(&directory)
+        .with_context(|| format!("cannot make {}", directory.display()))?;
+    for tool in SERVICE_TOOLS {
+        match symlink("/bin/true", directory.join(tool)) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(error).context("cannot make a link to /bin/true");
+            }
+            _ => {}
+        }
+    }
+    let usual = "/usr/sbin:/usr/bin:/sbin:/bin";
+    Ok(format!("DPkg::Path={}:{usual}", directory.display()))
 }
 
 fn apt_get() -> Command {

@@ -44,7 +44,7 @@ const PAGES: &str = "pages";
 /// Nowhere.
 pub fn find() -> Result<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
-    let places = env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/local/sbin".into()]);
+    let places = env::split_paths(&path).chain(["/usr/sbin", "/usr/local/sbin"].map(Into::into));
     let mut files = places.map(|directory| directory.join("nginx"));
     files.find(|file| file.is_file()).ok_or_else(|| {
         Error::failed("nginx is not installed").with_fix("install it (Debian: nginx-light)")
@@ -266,5 +266,20 @@ impl Drop for Running {
         // It may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_build_says_what_it_has() {
+        let old = Build("configure arguments: --without-http_uwsgi_module".to_owned());
+        let names: Vec<_> = old.temporary_directories().collect();
+        assert_eq!(names, ["client_body", "proxy", "fastcgi", "scgi"]);
+        assert!(!old.takes_error_log());
+        let new = Build("  -e filename       : set error log file (default: stderr)".to_owned());
+        assert!(new.takes_error_log() && new.temporary_directories().count() == 5);
     }
 }

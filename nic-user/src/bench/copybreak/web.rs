@@ -183,3 +183,41 @@ impl Trial for WebTrial {
         ))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::{
+        model::{Cpu, Measured, Published},
+        statistics::Spread,
+    };
+
+    fn variant(title: &str, rounds: [f64; 5]) -> model::Variant {
+        let measured = Measured {
+            rate: Spread::of(rounds.into()).unwrap(),
+            cost: None,
+            cpu: Cpu { sender: None, receiver: None, softirq: None, busy: None },
+            rate_ratio: None,
+            cost_ratio: None,
+            figures: Vec::new(),
+        };
+        let (title, published) = (title.to_owned(), Published::default());
+        model::Variant { title, published, unavailable: None, measured: Some(measured) }
+    }
+
+    #[test]
+    fn pulling_is_held_against_not_pulling() {
+        let said = |to_256, to_2048| {
+            let rates = [200.0, 100.0, to_256, to_2048];
+            let variants = VARIANTS.iter().zip(rates);
+            conclude(
+                &variants.map(|((_, title), rate)| variant(title, [rate; 5])).collect::<Vec<_>>(),
+            )
+        };
+        let helps = "best: pull to 2048, 1.50 (1.50–1.50) times the requests of not pulling";
+        assert_eq!(said(101.0, 150.0), helps);
+        assert_eq!(said(101.0, 99.0), "no difference between pulling and not pulling");
+        assert_eq!(said(90.0, 99.0), "best: not pulling; pulling costs requests");
+        assert!(conclude(&[variant("no programs", [1.0; 5])]).starts_with("not to be told"));
+    }
+}
