@@ -45,6 +45,9 @@ const ALL: &str = "all";
 ///
 /// SND/RCV% is how busy the threads of both sides were, SIRQ% what interrupts and softirqs took
 /// besides. COST is the CPU time of everything on the processors of both sides, for each unit.
+///
+/// copybreak also has nginx answer requests, if it is installed, with packets pulled together
+/// (`nicctl attach --pull`) and not.
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,

@@ -108,7 +108,7 @@ pub fn experiment(settings: &Settings) -> Result<Experiment> {
     cases.extend(web.unwrap_or_default());
     Ok(Experiment {
         name: "copybreak",
-        title: "Copybreak: packets that are held, and a web server's, left as they are or copied",
+        title: "Copybreak: held packets, and a web server's, left or copied",
         source: "net: hns3: use bounce buffer when rx page can not be reused (2021)",
         place: format!(
             "veth, our driver on AF_XDP in copy mode, and the kernel's stack for nginx; {cpus}"
