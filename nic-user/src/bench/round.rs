@@ -315,6 +315,16 @@ mod tests {
     }
 
     #[test]
+    fn a_process_counts_by_its_own_clock() {
+        let (stop, cpu) = (Stop::default(), cpu::allowed().unwrap()[0]);
+        let this = ThreadClock::of_process(nix::unistd::getpid());
+        let workers =
+            vec![Worker::new(Side::Sender, cpu, idle), Worker::process(Side::Receiver, cpu, this)];
+        let window = round(&stop).measure(workers, || Ok(())).unwrap();
+        assert!(window.cpu.receiver >= window.cpu.sender && window.cpu.sender > 0.0);
+    }
+
+    #[test]
     fn the_error_of_a_thread_comes_out() {
         let stop = Stop::default();
         let fail = |_: &Over| Err(io::Error::other("broken"));

@@ -97,7 +97,7 @@ fn case(bed: &Rc<Bed>, loaded: bool) -> Case {
 
 /// The best threshold, against the same programs which pull nothing.
 fn conclude(variants: &[model::Variant]) -> String {
-    let rounds = |variant: &'_ model::Variant| Some(variant.measured.as_ref()?.rate.rounds.clone());
+    let rounds = |variant: &model::Variant| Some(variant.measured.as_ref()?.rate.rounds.clone());
     let Some(base) = variants.get(NOT_PULLING).and_then(rounds) else {
         return "not to be told: the programs were not attached".to_owned();
     };
@@ -110,7 +110,7 @@ fn conclude(variants: &[model::Variant]) -> String {
             format!("best: {title}, {} times the requests of not pulling", text::ratio(ratio))
         }
         Best::None => "best: not pulling; pulling costs requests".to_owned(),
-        Best::Any => "no difference between pulling and not pulling".to_owned(),
+        Best::Any => "no difference to be told between pulling and not pulling".to_owned(),
     }
 }
 
@@ -216,7 +216,7 @@ mod tests {
         };
         let helps = "best: pull to 2048, 1.50 (1.50–1.50) times the requests of not pulling";
         assert_eq!(said(101.0, 150.0), helps);
-        assert_eq!(said(101.0, 99.0), "no difference between pulling and not pulling");
+        assert_eq!(said(101.0, 99.0), "no difference to be told between pulling and not pulling");
         assert_eq!(said(90.0, 99.0), "best: not pulling; pulling costs requests");
         assert!(conclude(&[variant("no programs", [1.0; 5])]).starts_with("not to be told"));
     }
