@@ -1,6 +1,6 @@
 //! The same over the driver.
 
-use std::rc::Rc;
+use std::{iter, rc::Rc};
 
 use nic_user::{
     driver::{
@@ -74,6 +74,7 @@ impl Program {
     fn new(stage: &Stage) -> Result<Self> {
         let building = Building { policy: WHOLE, bounce_below: 0 };
         let buffers = Buffers::new(Layout::default())?;
+        write_to_all(&buffers, &stage.frame);
         let fill = Options::default().fill;
         let sockets = ToSockets::attach(stage.host())?;
         let port = open(stage.host(), &sockets, building, fill, &buffers)?;
@@ -86,22 +87,29 @@ impl Program {
         let [queue] = self.port.queues_mut() else { return Ok(0) };
         match stage.job {
             Job::RxDrop => Ok(queue.receive_frames(BATCH, |frag, _| drop(frag)).into()),
-            Job::TxOnly => send(queue, &buffers, &stage.frame),
+            Job::TxOnly => send(queue, &buffers, stage.frame.len() as u32),
             Job::L2Forward => forward(queue, &mut self.batch),
         }
     }
 }
 
-fn send(queue: &mut Queue, buffers: &Buffers, frame: &[u8]) -> Result<u64> {
+/// What is sent is written once, as the C program does it.
+fn write_to_all(buffers: &Buffers, bytes: &[u8]) {
+    let free = iter::from_fn(|| buffers.frames().take());
+    let written = free.map(|frame| {
+        let mut frag = Frag::empty(frame, 0);
+        frag.append(bytes);
+        frag
+    });
+    drop(written.collect::<Vec<_>>());
+}
+
+fn send(queue: &mut Queue, buffers: &Buffers, len: u32) -> Result<u64> {
     let mut sent = 0;
     while sent < u64::from(BATCH)
         && let Some(free) = buffers.frames().take()
+        && queue.send_frame(Frag::new(free, 0, len), false).is_ok()
     {
-        let mut frag = Frag::empty(free, 0);
-        frag.append(frame);
-        if queue.send_frame(frag, false).is_err() {
-            break;
-        }
         sent += 1;
     }
     queue.flush()?;
