@@ -69,7 +69,7 @@ fn write_experiment(out: &mut dyn Write, style: Style, experiment: &Experiment) 
         writeln!(out)?;
         write_case(out, style, case)?;
     }
-    if let Some(overview) = overview(experiment) {
+    if let Some(overview) = overview(experiment).filter(Grid::fits) {
         writeln!(out)?;
         overview.write(out, style)?;
     }
@@ -98,7 +98,7 @@ fn write_case(out: &mut dyn Write, style: Style, case: &Case) -> io::Result<()> 
     }
     table.write(out, style)?;
     paragraph::write_items(out, style, ("cost", MARGIN), &cost_ratios(case))?;
-    if let Some(figures) = figures(case) {
+    if let Some(figures) = figures(case).filter(Grid::fits) {
         figures.write(out, style)?;
     }
     if let Some(conclusion) = &case.conclusion {
@@ -277,21 +277,22 @@ impl Grid {
         cells.map(|cell| cell.chars().count()).max().unwrap_or_default()
     }
 
-    /// Writes it, if it is not wider than a terminal.
-    fn write(&self, out: &mut dyn Write, style: Style) -> io::Result<()> {
-        let line = |cells: &[String]| {
-            let cell = |(column, cell): (usize, &String)| match column {
-                0 => format!("{cell:<0$}", self.width(column)),
-                _ => format!("{cell:>0$}", self.width(column)),
-            };
-            cells.iter().enumerate().map(cell).collect::<Vec<_>>().join("  ")
+    fn line(&self, cells: &[String]) -> String {
+        let cell = |(column, cell): (usize, &String)| match column {
+            0 => format!("{cell:<0$}", self.width(column)),
+            _ => format!("{cell:>0$}", self.width(column)),
         };
-        let titles = line(&self.titles);
-        if titles.chars().count() > WIDTH {
-            return Ok(());
-        }
-        writeln!(out, "{}", style.bold(titles))?;
-        self.rows.iter().try_for_each(|row| writeln!(out, "{}", line(row).trim_end()))
+        cells.iter().enumerate().map(cell).collect::<Vec<_>>().join("  ")
+    }
+
+    /// Whether it is not wider than a terminal.
+    fn fits(&self) -> bool {
+        self.line(&self.titles).chars().count() <= WIDTH
+    }
+
+    fn write(&self, out: &mut dyn Write, style: Style) -> io::Result<()> {
+        writeln!(out, "{}", style.bold(self.line(&self.titles)))?;
+        self.rows.iter().try_for_each(|row| writeln!(out, "{}", self.line(row).trim_end()))
     }
 }
 
