@@ -87,6 +87,14 @@ impl Error {
     pub fn fix(&self) -> Option<&str> {
         self.fix.as_deref()
     }
+
+    /// What failed, and the way out behind it.
+    pub fn in_one_line(&self) -> String {
+        match &self.fix {
+            Some(fix) => format!("{}; {fix}", self.message),
+            None => self.message.clone(),
+        }
+    }
 }
 
 impl fmt::Display for Error {

@@ -5,6 +5,9 @@ mod schema;
 
 use std::{
     collections::HashSet,
+    fs::Permissions,
+    os::unix::fs::PermissionsExt,
+    path::PathBuf,
     process::{Child, Command, Output, Stdio},
     thread,
     time::{Duration, Instant},
@@ -269,24 +272,54 @@ fn nginx_answers_whatever_is_attached() {
     wait_for_end(&watching.0);
 }
 
-#[test]
-fn without_nginx_the_notes_say_so() {
-    needs_root!();
+/// The notes of copybreak with another file in the place of nginx, and so without cases of it.
+fn notes_with(nginx: PathBuf) -> Vec<String> {
     let found = bench::copybreak::nginx();
-    let without = move || {
+    let set_up = move || {
         unshare(CloneFlags::CLONE_NEWNS).unwrap();
         let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
         mount(None::<&str>, "/", None::<&str>, private, None::<&str>).unwrap();
-        if let Ok(nginx) = found {
-            let nothing = Some("/dev/null");
-            mount(nothing, &nginx, None::<&str>, MsFlags::MS_BIND, None::<&str>).unwrap();
+        if let Ok(found) = found {
+            mount(Some(&nginx), &found, None::<&str>, MsFlags::MS_BIND, None::<&str>).unwrap();
         }
         let experiment = bench::copybreak::experiment(&Settings::default()).unwrap();
         assert!(!experiment.cases.iter().any(|case| case.title.contains("nginx")));
-        let note = "no requests to nginx: nginx is not installed; install it (Debian: nginx-light)";
-        assert!(experiment.notes.iter().any(|it| it == note), "{:?}", experiment.notes);
+        experiment.notes
     };
-    thread::spawn(without).join().unwrap();
+    thread::spawn(set_up).join().unwrap()
+}
+
+#[test]
+fn without_nginx_the_notes_say_so() {
+    needs_root!();
+    let notes = notes_with("/dev/null".into());
+    let note = "no requests to nginx: nginx is not installed; install it (Debian: nginx-light)";
+    assert!(notes.iter().any(|it| it == note), "{notes:?}");
+}
+
+/// However much it says, and even if it never ends.
+#[test]
+fn an_nginx_that_does_not_serve_is_a_note() {
+    needs_root!();
+    if !has_nginx() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    for (script, said) in [
+        ("[ $1 = -hV ] || { seq 999999; printf '\\033[2J\\377'; exit 1; } >&2", "1; 2; 3"),
+        ("[ $1 = -hV ] || exec sleep 60", "it does not serve"),
+        ("exec sleep 60", "it does not say what it is"),
+    ] {
+        let nginx = directory.path().join("nginx");
+        std::fs::write(&nginx, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&nginx, Permissions::from_mode(0o755)).unwrap();
+        let notes = notes_with(nginx);
+        let note =
+            notes.iter().find(|note| note.starts_with("no requests to nginx: start nginx: "));
+        let note = note.unwrap_or_else(|| panic!("{notes:?}"));
+        assert!(note.contains(said) && note.len() < 500, "{note}");
+        assert!(!note.contains(char::is_control), "{note}");
+    }
 }
 
 #[test]

@@ -71,7 +71,7 @@ pub fn run(
         }
     }
     progress.end();
-    if let Some(error) = cases.iter().find_map(Running::total_failure) {
+    if let Some(error) = total_failure(&cases) {
         return Err(error.while_doing(name));
     }
     Ok(model::Experiment {
@@ -82,6 +82,12 @@ pub fn run(
         notes,
         cases: cases.into_iter().map(Running::results).collect(),
     })
+}
+
+/// Why there is nothing to report, if there is nothing in any case.
+fn total_failure(cases: &[Running]) -> Option<Error> {
+    let failures: Option<Vec<Error>> = cases.iter().map(Running::failure).collect();
+    failures?.into_iter().next()
 }
 
 /// A case in the middle of its rounds.
@@ -125,7 +131,7 @@ impl Running {
     }
 
     /// Why there is nothing to report, if there is nothing.
-    fn total_failure(&self) -> Option<Error> {
+    fn failure(&self) -> Option<Error> {
         let all = self.variants.iter().all(|turn| turn.samples.is_err());
         let first = self.variants.first().filter(|_| all)?;
         let error = first.samples.as_ref().err()?;
@@ -158,7 +164,7 @@ impl Turn {
     fn results(&self, measure: model::Measure, base: Option<&Series>) -> model::Variant {
         let (measured, unavailable) = match &self.samples {
             Ok(samples) => (measured(samples, measure, base), None),
-            Err(error) => (None, Some(error.to_string())),
+            Err(error) => (None, Some(error.in_one_line())),
         };
         model::Variant {
             title: self.variant.title.to_owned(),

@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::Write,
+    io::{self, Write},
     net::{Ipv6Addr, SocketAddr, TcpListener},
     path::{Path, PathBuf},
     rc::Rc,
@@ -11,6 +11,10 @@ use std::{
 
 use clap::builder::PossibleValuesParser;
 use indicatif::{ProgressBar, ProgressStyle};
+use nix::{
+    errno::Errno,
+    unistd::{AccessFlags, access},
+};
 
 use super::{located, name, signals};
 use crate::{
@@ -200,6 +204,9 @@ fn read(path: &Path) -> Result<Document> {
 }
 
 fn measure(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+    if let Some(path) = &args.html {
+        check_is_writable(path)?;
+    }
     let stop = Stop::default();
     let to_end = stop.clone();
     signals::on_end(move || to_end.request())?;
@@ -221,10 +228,24 @@ fn measure(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     // Last: what took minutes is printed even if the page cannot be written.
     if let Some(path) = &args.html {
         let page = html::page(&document)?;
-        let fail = |error| Error::io(format!("write {}", path.display()), &error);
-        fs::write(path, page).map_err(fail)?;
+        fs::write(path, page).map_err(|error| unwritten(path, &error))?;
     }
     Ok(())
+}
+
+/// Before minutes of work: whether a page can be written there. Nothing is changed.
+fn check_is_writable(path: &Path) -> Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let changed = if path.exists() { path } else { parent.unwrap_or(Path::new(".")) };
+    let checked = match access(changed, AccessFlags::W_OK) {
+        _ if path.is_dir() => Err(Errno::EISDIR),
+        checked => checked,
+    };
+    checked.map_err(|errno| unwritten(path, &errno.into()))
+}
+
+fn unwritten(path: &Path, error: &io::Error) -> Error {
+    Error::io(format!("write {}", path.display()), error)
 }
 
 /// The sizes of what an interface received since nicctl was attached to it.

@@ -10,7 +10,7 @@ use nix::fcntl::{Flock, FlockArg};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::nic::namespace::{NAMED_DIR, NetNs, named_path};
 
 /// A named namespace of our own. While it exists its file is locked, which tells namespaces in
@@ -68,7 +68,13 @@ pub(super) struct DirectoryLock {
 impl DirectoryLock {
     /// Prepares and locks the directory of names.
     pub(super) fn acquire() -> Result<Self> {
-        let fail = |error: io::Error| Error::io(format!("prepare {NAMED_DIR}"), &error);
+        let fail = |error: io::Error| {
+            let error = Error::io(format!("prepare {NAMED_DIR}"), &error);
+            match error.kind() {
+                Kind::NotPermitted => error.with_fix("run it as root"),
+                _ => error,
+            }
+        };
         prepare_directory().map_err(fail)?;
         let directory = File::open(NAMED_DIR).map_err(fail)?;
         let lock = Flock::lock(directory, FlockArg::LockExclusive);

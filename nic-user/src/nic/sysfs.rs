@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use super::detached;
 use crate::netlink::link::LinkInfo;
 
 /// `/sys/class/net/X` of an interface of the calling thread's network namespace.
@@ -31,7 +32,7 @@ impl Sysfs {
         if has_index(&directory, link) && has_address(&directory, link) {
             return Ok(Self { directory, _mount: None });
         }
-        match mount() {
+        match detached::mount(c"sysfs") {
             Ok(mount) => {
                 let root = PathBuf::from(format!("/proc/self/fd/{}", mount.as_raw_fd()));
                 Ok(Self { directory: class_net(&root, link), _mount: Some(mount) })
@@ -113,35 +114,6 @@ fn has_address(directory: &Path, link: &LinkInfo) -> bool {
 
 fn has(directory: &Path, file: &str, expected: &str) -> bool {
     fs::read_to_string(directory.join(file)).is_ok_and(|text| text.trim_end() == expected)
-}
-
-/// Mounts sysfs without a place in the file system; it shows the calling thread's network
-/// namespace. Since Linux 5.2.
-fn mount() -> io::Result<OwnedFd> {
-    const FSOPEN_CLOEXEC: libc::c_uint = 1;
-    const FSCONFIG_CMD_CREATE: libc::c_uint = 6;
-    const FSMOUNT_CLOEXEC: libc::c_uint = 1;
-    // SAFETY: fsopen(2) reads the name, a constant that ends with NUL.
-    let context =
-        owned(unsafe { libc::syscall(libc::SYS_fsopen, c"sysfs".as_ptr(), FSOPEN_CLOEXEC) })?;
-    let null = std::ptr::null::<libc::c_void>();
-    // SAFETY: FSCONFIG_CMD_CREATE takes no key and no value; both pointers must be null.
-    let created = unsafe {
-        let fd = context.as_raw_fd();
-        libc::syscall(libc::SYS_fsconfig, fd, FSCONFIG_CMD_CREATE, null, null, 0)
-    };
-    if created < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: fsmount(2) reads no memory of ours.
-    owned(unsafe { libc::syscall(libc::SYS_fsmount, context.as_raw_fd(), FSMOUNT_CLOEXEC, 0) })
-}
-
-/// The file descriptor that a system call just returned.
-fn owned(result: libc::c_long) -> io::Result<OwnedFd> {
-    let fd = i32::try_from(result).ok().filter(|&fd| fd >= 0);
-    // SAFETY: the descriptor was just opened and belongs to nobody else.
-    fd.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }).ok_or_else(io::Error::last_os_error)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::{
     env,
     fs::{File, OpenOptions},
     hint::black_box,
-    io::{self, Seek, Write},
+    io::{Seek, Write},
     os::unix::fs::OpenOptionsExt,
     sync::{
         Arc,
@@ -35,15 +35,13 @@ pub struct Load {
 impl Load {
     /// Starts them, if they are `wanted`.
     pub fn start_if(wanted: bool) -> Result<Option<Self>> {
-        let started = wanted.then(Self::start).transpose();
-        started.map_err(|error| Error::io("load the machine", &error))
+        wanted.then(Self::start).transpose()
     }
 
     /// Anywhere on the machine.
-    fn start() -> io::Result<Self> {
+    fn start() -> Result<Self> {
         let mut load = Self { over: Arc::default(), threads: Vec::new() };
-        let files: Vec<File> =
-            (0..IO_THREADS).map(|_| unnamed_file()).collect::<io::Result<_>>()?;
+        let files: Vec<File> = (0..IO_THREADS).map(|_| unnamed_file()).collect::<Result<_>>()?;
         for _ in 0..CPU_THREADS {
             load.spawn(compute)?;
         }
@@ -56,10 +54,10 @@ impl Load {
         Ok(load)
     }
 
-    fn spawn(&mut self, work: impl FnOnce(&AtomicBool) + Send + 'static) -> io::Result<()> {
+    fn spawn(&mut self, work: impl FnOnce(&AtomicBool) + Send + 'static) -> Result<()> {
         let over = self.over.clone();
-        let thread = thread::Builder::new().spawn(move || work(&over))?;
-        self.threads.push(thread);
+        let thread = thread::Builder::new().spawn(move || work(&over));
+        self.threads.push(thread.map_err(|error| Error::io("load the machine", &error))?);
         Ok(())
     }
 }
@@ -75,8 +73,13 @@ impl Drop for Load {
 }
 
 /// A file that is gone when it is closed.
-fn unnamed_file() -> io::Result<File> {
-    OpenOptions::new().write(true).custom_flags(libc::O_TMPFILE).open(env::temp_dir())
+fn unnamed_file() -> Result<File> {
+    let directory = env::temp_dir();
+    let file = OpenOptions::new().write(true).custom_flags(libc::O_TMPFILE).open(&directory);
+    file.map_err(|error| {
+        Error::io(format!("load the disk: a file in {}", directory.display()), &error)
+            .with_fix("let TMPDIR name a directory on a disk")
+    })
 }
 
 fn compute(over: &AtomicBool) {

@@ -1,22 +1,24 @@
 //! nginx with one page, in a host of a lab.
 
 use std::{
+    cell::RefCell,
     convert::Infallible,
     env,
     fs::{self, File},
-    io,
+    io::{self, Read},
     net::{SocketAddr, TcpStream},
-    os::unix::process::{CommandExt, parent_id},
+    os::{
+        fd::{AsRawFd, OwnedFd},
+        unix::process::{CommandExt, parent_id},
+    },
     path::{Path, PathBuf},
     process::{self, Child, Command, Stdio},
     sync::mpsc,
-    thread::{self, JoinHandle},
+    thread,
     time::{Duration, Instant},
 };
 
 use nix::{
-    mount::{MsFlags, mount},
-    sched::{CloneFlags, unshare},
     sys::{prctl::set_pdeathsig, signal::Signal},
     unistd::Pid,
 };
@@ -25,14 +27,17 @@ use crate::{
     bench::cpu::{self, ThreadClock},
     error::{Error, Result},
     lab::Host,
-    nic::namespace::NetNs,
+    nic::{detached, namespace::NetNs},
+    report::cell::cell,
 };
 
 /// Where the page is found.
 pub const PATH: &str = "/page";
 const PORT: u16 = 80;
 /// How long it may take to begin.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often to look whether it has.
+const GLANCE: Duration = Duration::from_millis(1);
 const CONFIGURATION: &str = "nginx.conf";
 const LOG: &str = "error.log";
 const PAGES: &str = "pages";
@@ -53,11 +58,10 @@ pub fn find() -> Result<PathBuf> {
 
 /// A running nginx; gone when this is dropped, and when this process is.
 pub struct Nginx {
+    process: Process,
     address: SocketAddr,
-    clock: ThreadClock,
-    /// It goes when this is dropped.
-    wanted: Option<mpsc::Sender<Infallible>>,
-    thread: Option<JoinHandle<()>>,
+    /// The thread that started it ends with this.
+    _wanted: mpsc::Sender<Infallible>,
 }
 
 impl Nginx {
@@ -68,10 +72,12 @@ impl Nginx {
     ///
     /// It does not, in its own words.
     pub fn start(program: &Path, host: &Host, cpu: usize, page: usize) -> Result<Self> {
+        let fail = |error: Error| error.while_doing("start nginx");
         let address = SocketAddr::from((host.ipv4(), PORT));
         let place = Place {
             program: program.to_owned(),
             netns: NetNs::named(host.netns_name())?,
+            directory: Directory::new().map_err(fail)?,
             address,
             cpu,
             page,
@@ -79,17 +85,13 @@ impl Nginx {
         let (started, starting) = mpsc::channel();
         let (wanted, until) = mpsc::channel();
         // The kernel ends nginx when the thread ends that started it.
-        let thread = thread::spawn(move || match place.start() {
-            Ok(running) => {
-                let _ = started.send(Ok(running.clock()));
-                // Nobody sends anything: it ends when nginx is no longer wanted.
-                let _ = until.recv();
-            }
-            Err(error) => drop(started.send(Err(error))),
+        thread::spawn(move || {
+            let _ = started.send(place.start());
+            // Nobody sends anything: it ends when nginx is no longer wanted.
+            let _ = until.recv();
         });
-        let clock = starting.recv().unwrap_or_else(|_| Err(Error::failed("a thread failed")));
-        let clock = clock.map_err(|error| error.while_doing("start nginx"))?;
-        Ok(Self { address, clock, wanted: Some(wanted), thread: Some(thread) })
+        let process = starting.recv().unwrap_or_else(|_| Err(Error::failed("a thread failed")));
+        Ok(Self { process: process.map_err(fail)?, address, _wanted: wanted })
     }
 
     /// Where it listens.
@@ -98,18 +100,38 @@ impl Nginx {
     }
 
     /// Its CPU time.
-    pub const fn clock(&self) -> ThreadClock {
-        self.clock
+    pub fn clock(&self) -> ThreadClock {
+        self.process.clock()
+    }
+
+    /// `error`, or that nginx has ended if that is why.
+    pub fn explain(&self, error: Error) -> Error {
+        self.process.ended().map_or(error, |ended| ended.while_doing("nginx"))
     }
 }
 
-impl Drop for Nginx {
-    fn drop(&mut self) {
-        self.wanted = None;
-        if let Some(thread) = self.thread.take() {
-            // One that panicked has ended nginx, too.
-            let _ = thread.join();
-        }
+/// A directory that only this process and what it starts in it can see, and that is gone with them,
+/// however they end.
+struct Directory(OwnedFd);
+
+impl Directory {
+    fn new() -> Result<Self> {
+        let mounted = detached::mount(c"tmpfs");
+        mounted.map(Self).map_err(|error| Error::io("make a directory", &error))
+    }
+
+    fn path(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.0.as_raw_fd()))
+    }
+
+    /// The first bytes of a file in it, as far as they are text.
+    fn read(&self, name: &str) -> String {
+        const ENOUGH: u64 = 16 << 10;
+        let mut bytes = Vec::new();
+        // What can not be read says nothing.
+        let _ = File::open(self.path().join(name))
+            .and_then(|file| file.take(ENOUGH).read_to_end(&mut bytes));
+        String::from_utf8_lossy(&bytes).into_owned()
     }
 }
 
@@ -117,6 +139,7 @@ impl Drop for Nginx {
 struct Place {
     program: PathBuf,
     netns: NetNs,
+    directory: Directory,
     address: SocketAddr,
     cpu: usize,
     page: usize,
@@ -124,29 +147,41 @@ struct Place {
 
 impl Place {
     /// On a thread of its own, which ends where nginx is.
-    fn start(&self) -> Result<Running> {
-        let prepare = || -> io::Result<PathBuf> {
-            cpu::pin(self.cpu)?;
-            let directory = private_directory()?;
-            self.write_files(&directory)?;
-            Ok(directory)
-        };
-        let directory = prepare().map_err(|error| Error::io("make a directory", &error))?;
+    fn start(self) -> Result<Process> {
         self.netns.enter()?;
-        let build = Build::of(&self.program)?;
-        fs::write(directory.join(CONFIGURATION), self.configuration(&build))
-            .map_err(|error| Error::io("write its configuration", &error))?;
-        let fail = |error| Error::io(self.program.display(), &error);
-        let log = directory.join(LOG);
-        let mut running = Running(self.spawn(&build, &directory, &log).map_err(fail)?);
-        running.wait_until_serving(self.address, &log)?;
-        Ok(running)
+        cpu::pin(self.cpu).map_err(|error| Error::io("choose a processor", &error))?;
+        let deadline = Instant::now() + PATIENCE;
+        let build = self.build(deadline)?;
+        self.write_files(&build).map_err(|error| Error::io("write its files", &error))?;
+        let mut arguments = vec!["-p", "./", "-c", CONFIGURATION];
+        if build.takes_error_log() {
+            arguments.extend(["-e", "stderr"]);
+        }
+        let child = self.spawn(&arguments, LOG)?;
+        let process = Process { child: Ended(child).into(), directory: self.directory };
+        process.wait_until_serving(self.address, deadline)?;
+        Ok(process)
     }
 
-    fn write_files(&self, directory: &Path) -> io::Result<()> {
+    /// Asks it what it has.
+    fn build(&self, deadline: Instant) -> Result<Build> {
+        const ANSWER: &str = "build";
+        let mut child = Ended(self.spawn(&["-hV"], ANSWER)?);
+        while child.0.try_wait().map_err(|error| Error::io("wait for it", &error))?.is_none() {
+            if Instant::now() > deadline {
+                return Err(Error::failed("it does not say what it is (nginx -hV)"));
+            }
+            thread::sleep(GLANCE);
+        }
+        Ok(Build(self.directory.read(ANSWER)))
+    }
+
+    fn write_files(&self, build: &Build) -> io::Result<()> {
+        let directory = self.directory.path();
         let pages = directory.join(PAGES);
         fs::create_dir(&pages)?;
-        fs::write(pages.join(PATH.trim_start_matches('/')), vec![b'x'; self.page])
+        fs::write(pages.join(PATH.trim_start_matches('/')), vec![b'x'; self.page])?;
+        fs::write(directory.join(CONFIGURATION), self.configuration(build))
     }
 
     /// As distributions ship it, but for what would write somewhere else, or to a log.
@@ -176,13 +211,12 @@ keepalive_requests 2000000000;
         )
     }
 
-    fn spawn(&self, build: &Build, directory: &Path, log: &Path) -> io::Result<Child> {
-        let log = File::create(log)?;
+    /// Starts it in the directory; what it says goes to a file there.
+    fn spawn(&self, arguments: &[&str], log: &str) -> Result<Child> {
+        let fail = |error| Error::io(self.program.display(), &error);
+        let log = File::create(self.directory.path().join(log)).map_err(fail)?;
         let mut command = Command::new(&self.program);
-        command.arg("-p").arg(directory).arg("-c").arg(directory.join(CONFIGURATION));
-        if build.takes_error_log() {
-            command.args(["-e", "stderr"]);
-        }
+        command.args(arguments).current_dir(self.directory.path());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         // What interrupts this process is its to judge.
         command.process_group(0);
@@ -194,31 +228,14 @@ keepalive_requests 2000000000;
         };
         // SAFETY: what runs between fork and exec are two system calls; it allocates nothing.
         unsafe { command.pre_exec(end_with_parent) };
-        command.spawn()
+        command.spawn().map_err(fail)
     }
-}
-
-/// An empty directory that only the calling thread and what it starts can see, and that is gone
-/// with them, however they end.
-fn private_directory() -> io::Result<PathBuf> {
-    let directory = env::temp_dir();
-    unshare(CloneFlags::CLONE_NEWNS)?;
-    let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
-    mount(None::<&str>, "/", None::<&str>, private, None::<&str>)?;
-    mount(Some("tmpfs"), &directory, Some("tmpfs"), MsFlags::empty(), Some("mode=0700"))?;
-    Ok(directory)
 }
 
 /// What nginx says of itself.
 struct Build(String);
 
 impl Build {
-    fn of(program: &Path) -> Result<Self> {
-        let output = Command::new(program).arg("-hV").stdin(Stdio::null()).output();
-        let output = output.map_err(|error| Error::io(program.display(), &error))?;
-        Ok(Self(String::from_utf8_lossy(&output.stderr).into_owned()))
-    }
-
     /// Whether it can be kept from opening the log that it was built for (since 1.19.5).
     fn takes_error_log(&self) -> bool {
         self.0.contains("-e filename")
@@ -233,39 +250,55 @@ impl Build {
     }
 }
 
-/// The process; ended when this is dropped.
-struct Running(Child);
+/// A child that does not outlive this.
+struct Ended(Child);
 
-impl Running {
-    fn clock(&self) -> ThreadClock {
-        ThreadClock::of_process(Pid::from_raw(self.0.id().cast_signed()))
-    }
-
-    fn wait_until_serving(&mut self, address: SocketAddr, log: &Path) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
-        while TcpStream::connect_timeout(&address, PATIENCE).is_err() {
-            let ended = self.0.try_wait().map_err(|error| Error::io("wait for it", &error))?;
-            let why = match ended {
-                Some(status) => format!("it ended with {status}"),
-                None if Instant::now() > deadline => "it does not serve".to_owned(),
-                None => {
-                    thread::yield_now();
-                    continue;
-                }
-            };
-            let said = fs::read_to_string(log).unwrap_or_default();
-            let said = said.trim().replace('\n', "; ");
-            return Err(Error::failed(format!("{why}: {said}")));
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Running {
+impl Drop for Ended {
     fn drop(&mut self) {
         // It may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
+    }
+}
+
+/// nginx, and what it says.
+struct Process {
+    child: RefCell<Ended>,
+    directory: Directory,
+}
+
+impl Process {
+    fn clock(&self) -> ThreadClock {
+        ThreadClock::of_process(Pid::from_raw(self.child.borrow().0.id().cast_signed()))
+    }
+
+    fn wait_until_serving(&self, address: SocketAddr, deadline: Instant) -> Result<()> {
+        while TcpStream::connect_timeout(&address, PATIENCE).is_err() {
+            if let Some(ended) = self.ended() {
+                return Err(ended);
+            }
+            if Instant::now() > deadline {
+                return Err(self.error("it does not serve"));
+            }
+            thread::sleep(GLANCE);
+        }
+        Ok(())
+    }
+
+    /// How it has ended, if it has.
+    fn ended(&self) -> Option<Error> {
+        let status = self.child.borrow_mut().0.try_wait().ok()??;
+        Some(self.error(&format!("it ended with {status}")))
+    }
+
+    fn error(&self, what: &str) -> Error {
+        const SAID: usize = 300;
+        let said = self.directory.read(LOG);
+        let said: Vec<&str> = said.lines().filter(|line| !line.is_empty()).collect();
+        if said.is_empty() {
+            return Error::failed(what);
+        }
+        Error::failed(format!("{what}: {}", cell(&said.join("; "), SAID)))
     }
 }
 

@@ -77,10 +77,7 @@ pub fn notes(missing: Option<&Error>) -> Vec<String> {
              XDP, for which veth copies every packet, so that there is nothing left to pull"
                 .to_owned(),
         ],
-        Some(error) => {
-            let fix = error.fix().map(|fix| format!("; {fix}")).unwrap_or_default();
-            vec![format!("no requests to nginx: {error}{fix}")]
-        }
+        Some(error) => vec![format!("no requests to nginx: {}", error.in_one_line())],
     }
 }
 
@@ -122,11 +119,13 @@ struct Bed {
 
 impl Bed {
     fn connect(&self) -> Result<Vec<Client>> {
+        let address = self.nginx.address();
         let connect = || {
-            let connect = |_| Client::connect(self.nginx.address(), nginx::PATH);
+            let connect = |_| Client::connect(address, nginx::PATH);
             (0..CONNECTIONS).map(connect).collect::<io::Result<_>>()
         };
-        self.lab.a().run(connect)?.map_err(|error| Error::io("connect to nginx", &error))
+        let connected = self.lab.a().run(connect)?;
+        connected.map_err(|error| self.nginx.explain(Error::io("connect to nginx", &error)))
     }
 }
 
@@ -170,7 +169,8 @@ impl Trial for WebTrial {
         });
         let serving = Worker::process(Side::Receiver, cpus.receiver, nginx.clock());
         let workers = asking.chain([serving]).collect();
-        let window = round.measure(workers, || Ok((latencies.take()?, pulled()?)))?;
+        let window = round.measure(workers, || Ok((latencies.take()?, pulled()?)));
+        let window = window.map_err(|error| nginx.explain(error))?;
         let (before, after) = (&window.before, &window.after);
         let requests = after.0.count();
         let pulled = (!programs.is_empty()).then(|| (after.1 - before.1) as f64);
