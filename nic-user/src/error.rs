@@ -71,6 +71,12 @@ impl Error {
         self
     }
 
+    /// Adds the way out if it is a permission that is missing.
+    #[must_use]
+    pub fn with_fix_if_not_permitted(self, fix: &str) -> Self {
+        if self.kind == Kind::NotPermitted { self.with_fix(fix) } else { self }
+    }
+
     /// Puts what was being done in front of the message.
     #[must_use]
     pub fn while_doing(mut self, action: impl fmt::Display) -> Self {

@@ -74,7 +74,9 @@ impl Program {
     fn new(stage: &Stage) -> Result<Self> {
         let building = Building { policy: WHOLE, bounce_below: 0 };
         let buffers = Buffers::new(Layout::default())?;
-        write_to_all(&buffers, &stage.frame);
+        if stage.job == Job::TxOnly {
+            write_to_all(&buffers, &stage.frame);
+        }
         let fill = Options::default().fill;
         let sockets = ToSockets::attach(stage.host())?;
         let port = open(stage.host(), &sockets, building, fill, &buffers)?;

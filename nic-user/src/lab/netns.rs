@@ -10,7 +10,7 @@ use nix::fcntl::{Flock, FlockArg};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use crate::nic::namespace::{NAMED_DIR, NetNs, named_path};
 
 /// A named namespace of our own. While it exists its file is locked, which tells namespaces in
@@ -69,11 +69,8 @@ impl DirectoryLock {
     /// Prepares and locks the directory of names.
     pub(super) fn acquire() -> Result<Self> {
         let fail = |error: io::Error| {
-            let error = Error::io(format!("prepare {NAMED_DIR}"), &error);
-            match error.kind() {
-                Kind::NotPermitted => error.with_fix("run it as root"),
-                _ => error,
-            }
+            Error::io(format!("prepare {NAMED_DIR}"), &error)
+                .with_fix_if_not_permitted("run it as root")
         };
         prepare_directory().map_err(fail)?;
         let directory = File::open(NAMED_DIR).map_err(fail)?;

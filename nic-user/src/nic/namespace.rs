@@ -71,13 +71,8 @@ impl NetNs {
     /// Moves the calling thread into the namespace. Sockets opened before stay where they are.
     pub fn enter(&self) -> Result<()> {
         setns(&self.file, CloneFlags::CLONE_NEWNET).map_err(|error| {
-            let error = Error::io(format!("enter {}", self.label), &error.into());
-            match error.kind() {
-                crate::error::Kind::NotPermitted => {
-                    error.with_fix("it takes root, or CAP_SYS_ADMIN")
-                }
-                _ => error,
-            }
+            Error::io(format!("enter {}", self.label), &error.into())
+                .with_fix_if_not_permitted("it takes root, or CAP_SYS_ADMIN")
         })
     }
 

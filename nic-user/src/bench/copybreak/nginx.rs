@@ -167,12 +167,9 @@ impl Place {
     fn build(&self, deadline: Instant) -> Result<Build> {
         const ANSWER: &str = "build";
         let mut child = Ended(self.spawn(&["-hV"], ANSWER)?);
-        while child.0.try_wait().map_err(|error| Error::io("wait for it", &error))?.is_none() {
-            if Instant::now() > deadline {
-                return Err(Error::failed("it does not say what it is (nginx -hV)"));
-            }
-            thread::sleep(GLANCE);
-        }
+        let ended = look_until(deadline, || child.0.try_wait().transpose());
+        let ended = ended.ok_or_else(|| Error::failed("it does not say what it is (nginx -hV)"))?;
+        ended.map_err(|error| Error::io("wait for it", &error))?;
         Ok(Build(self.directory.read(ANSWER)))
     }
 
@@ -232,6 +229,17 @@ keepalive_requests 2000000000;
     }
 }
 
+/// Looks again and again until there is something, or it has taken too long.
+fn look_until<T>(deadline: Instant, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    loop {
+        let found = look();
+        if found.is_some() || Instant::now() > deadline {
+            return found;
+        }
+        thread::sleep(GLANCE);
+    }
+}
+
 /// What nginx says of itself.
 struct Build(String);
 
@@ -273,16 +281,12 @@ impl Process {
     }
 
     fn wait_until_serving(&self, address: SocketAddr, deadline: Instant) -> Result<()> {
-        while TcpStream::connect_timeout(&address, PATIENCE).is_err() {
-            if let Some(ended) = self.ended() {
-                return Err(ended);
-            }
-            if Instant::now() > deadline {
-                return Err(self.error("it does not serve"));
-            }
-            thread::sleep(GLANCE);
-        }
-        Ok(())
+        let serves =
+            look_until(deadline, || match TcpStream::connect_timeout(&address, PATIENCE) {
+                Ok(_) => Some(Ok(())),
+                Err(_) => self.ended().map(Err),
+            });
+        serves.unwrap_or_else(|| Err(self.error("it does not serve")))
     }
 
     /// How it has ended, if it has.
