@@ -68,8 +68,8 @@ impl Rings {
                 (shared.map_err(|(_, errno)| in_lock(errno))?, false)
             }
         };
-        let rules = pinned::open_map(&slot.pin(slot::STEER))?;
-        let sockets = pinned::open_map(&slot.pin(slot::SOCKETS))?;
+        let rules = pinned::open_map(&slot, slot::STEER)?;
+        let sockets = pinned::open_map(&slot, slot::SOCKETS)?;
         let mut rings = Self {
             name: nic.name().to_owned(),
             presence,

@@ -3,11 +3,11 @@
 use std::{
     fs::{self, File},
     io,
-    os::{fd::AsFd, linux::fs::MetadataExt},
+    os::linux::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
-use super::{bpffs, sys};
+use super::{bpffs, link::Link};
 use crate::error::Result;
 
 /// Below the root of bpffs.
@@ -41,6 +41,8 @@ pub const STEER: &str = "steer";
 pub const SOCKETS: &str = "sockets";
 /// The ring of the log.
 pub const LOG: &str = "log";
+/// All maps.
+pub const MAPS: [&str; 8] = [RX, INGRESS, TX, RECORD, POLICY, STEER, SOCKETS, LOG];
 
 /// One interface in one network namespace: where its pins are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -137,17 +139,12 @@ impl Slot {
     }
 
     /// Detaches one link and removes its pin; it may be gone already.
+    ///
+    /// # Errors
+    ///
+    /// It is not nicctl's link on this interface.
     pub fn detach_link(&self, name: &str) -> Result<()> {
-        let path = self.pin(name);
-        let gone =
-            |error: &io::Error| matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOLINK));
-        let detached = sys::open_pin(&path).and_then(|link| sys::detach_link(link.as_fd()));
-        match detached.and_then(|()| fs::remove_file(&path)) {
-            Err(error) if !gone(&error) => {
-                Err(bpffs::error(format!("detach {}", path.display()), &error))
-            }
-            _ => Ok(()),
-        }
+        Link::open(self, name, self.ifindex)?.map_or(Ok(()), Link::detach)
     }
 }
 
