@@ -70,6 +70,23 @@ impl Link {
     ///
     /// What is pinned there is not nicctl's link on interface `ifindex`.
     pub fn open(slot: &Slot, name: &str, ifindex: u32) -> Result<Option<Self>> {
+        Self::open_if(slot, name, ifindex, |program, expected| {
+            check_program(slot, program, expected)
+        })
+    }
+
+    /// The same, once its program was looked at, also where the maps that this one counts in have
+    /// been made anew since. Only under the lock.
+    pub fn open_again(slot: &Slot, name: &str, ifindex: u32) -> Result<Option<Self>> {
+        Self::open_if(slot, name, ifindex, |_, _| Ok(()))
+    }
+
+    fn open_if(
+        slot: &Slot,
+        name: &str,
+        ifindex: u32,
+        check: impl FnOnce(u32, &Expected) -> Result<()>,
+    ) -> Result<Option<Self>> {
         let path = slot.pin(name);
         let fd = match sys::open_pin(&path) {
             Ok(fd) => fd,
@@ -78,7 +95,7 @@ impl Link {
                 return Err(bpffs::error(format!("open {}", path.display()), &error));
             }
         };
-        match look(slot, fd.as_fd(), name, ifindex) {
+        match look(fd.as_fd(), name, ifindex, check) {
             Ok(state) => Ok(Some(Self { fd, path, state })),
             Err(error) => Err(foreign(&path, &error)),
         }
@@ -137,7 +154,12 @@ fn beside(path: &Path) -> String {
     format!("{}/", root.display())
 }
 
-fn look(slot: &Slot, link: BorrowedFd<'_>, name: &str, ifindex: u32) -> Result<LinkState> {
+fn look(
+    link: BorrowedFd<'_>,
+    name: &str,
+    ifindex: u32,
+    check: impl FnOnce(u32, &Expected) -> Result<()>,
+) -> Result<LinkState> {
     match Object::of(link).map_err(|error| Error::io("look at it", &error))? {
         Object::Link => {}
         other => return Err(Error::failed(format!("it is {}, not a link", other.name()))),
@@ -156,7 +178,7 @@ fn look(slot: &Slot, link: BorrowedFd<'_>, name: &str, ifindex: u32) -> Result<L
         if state.ifindex != ifindex {
             return Err(Error::failed(format!("it is attached to interface {}", state.ifindex)));
         }
-        check_program(slot, state.prog_id, expected)?;
+        check(state.prog_id, expected)?;
     }
     Ok(state)
 }
@@ -176,19 +198,17 @@ fn check_program(slot: &Slot, id: u32, expected: &Expected) -> Result<()> {
         let name = &program.name;
         return Err(Error::failed(format!("its program {id} is `{name}`")));
     }
-    let mut found = false;
     // What counts is looked at first: the others are there where that was removed.
     for pin in [expected.counters, slot::POLICY, slot::LOG, slot::SOCKETS, slot::STEER] {
-        let before = pinned::before(pin);
-        for pin in [pin, &before] {
-            let Some(map) = pinned::map_id(slot, pin)? else { continue };
-            if program.maps.contains(&map) {
+        for pin in [pin, &pinned::before(pin)] {
+            if pinned::map_id(slot, pin)?.is_some_and(|map| program.maps.contains(&map)) {
                 return Ok(());
             }
-            found = true;
         }
     }
-    if found {
+    // Where its counters were removed or replaced, there is nothing to tell it by but its name.
+    let counters = pinned::open_map_if_there(slot, expected.counters);
+    if counters.ok().flatten().is_some_and(|map| map.has_types()) {
         let name = &program.name;
         return Err(Error::failed(format!(
             "its program {id}, `{name}`, counts for another interface"

@@ -165,6 +165,11 @@ impl Map {
         }
     }
 
+    /// Whether the kernel knows the types of its values, as it does of all counters of ours.
+    pub const fn has_types(&self) -> bool {
+        self.info.btf_id != 0
+    }
+
     /// As aya has it.
     pub fn into_aya(self) -> Result<MapData> {
         MapData::from_fd(self.fd).map_err(|error| aya_error("open it", &error))

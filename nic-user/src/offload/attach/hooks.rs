@@ -107,7 +107,7 @@ fn attach_tcx(
     let failed = |error: &(dyn std::error::Error + 'static)| {
         TcxError::Failed(pinned::aya_error("TCX", error))
     };
-    if let Some(link) = Link::open(slot, pin, nic.ifindex()).map_err(TcxError::Failed)? {
+    if let Some(link) = Link::open_again(slot, pin, nic.ifindex()).map_err(TcxError::Failed)? {
         let program = program.fd().map_err(|error| failed(&error))?;
         let replaced = link.replace(program.as_fd());
         return replaced.map_err(|error| TcxError::Failed(Error::io("TCX", &error)));

@@ -119,7 +119,7 @@ impl Attaching<'_> {
     /// Puts the first build that the device takes into the link that there is.
     fn replace_xdp(&mut self, xdp: &mut XdpPrograms<'_>) -> Result<Build> {
         let action = "replace the XDP program";
-        let link = Link::open(self.slot, slot::XDP_LINK, self.nic.ifindex())?
+        let link = Link::open_again(self.slot, slot::XDP_LINK, self.nic.ifindex())?
             .ok_or_else(|| Error::failed(format!("{action}: its link was removed")))?;
         let mut refusals = Vec::new();
         for &build in builds(self.nic) {
