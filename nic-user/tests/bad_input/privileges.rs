@@ -1,5 +1,7 @@
 //! Without root, or without one of its capabilities.
 
+use std::{io, os::unix::process::CommandExt, process::Command};
+
 use crate::{assert_done, assert_refused, needs_root, sandbox::Sandbox};
 
 const NOBODY: [&str; 5] =
@@ -95,5 +97,47 @@ fn a_user_namespace_has_no_capabilities_that_count() {
         4,
         "attach to nic-a: capabilities in a user namespace do not reach BPF",
     );
+    assert_eq!(sandbox.state(), before);
+}
+
+/// The process gets EPERM for what hands types to the kernel.
+fn refuse_btf(command: &mut Command) {
+    const BPF_BTF_LOAD: u32 = 18;
+    let insn = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
+    let (load, equal, ret) = (
+        libc::BPF_LD | libc::BPF_W | libc::BPF_ABS,
+        libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
+        libc::BPF_RET | libc::BPF_K,
+    );
+    // In `struct seccomp_data`: the number of the call, and its first argument.
+    let mut filter = [
+        insn(load, 0, 0, 0),
+        insn(equal, 0, 3, libc::SYS_bpf as u32),
+        insn(load, 0, 0, 16),
+        insn(equal, 0, 1, BPF_BTF_LOAD),
+        insn(ret, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
+        insn(ret, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    // SAFETY: prctl(2) is a system call, and reads the filter, which outlives it.
+    unsafe {
+        command.pre_exec(move || {
+            let program =
+                libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+            let done = libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program);
+            if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+        });
+    }
+}
+
+#[test]
+fn refused_types_are_told() {
+    needs_root!();
+    let sandbox = Sandbox::new();
+    let before = sandbox.state();
+    let mut command = sandbox.command("/mnt/nicctl", &["attach", "nic-a"]);
+    refuse_btf(&mut command);
+    let message = "nicctl: attach to nic-a: make the maps: the kernel does not take types (BTF): \
+                   Operation not permitted (os error 1)\n  fix: a seccomp filter, ";
+    assert_refused(&command.output().unwrap(), 4, message);
     assert_eq!(sandbox.state(), before);
 }
