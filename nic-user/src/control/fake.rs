@@ -113,6 +113,7 @@ impl Fake {
             ("coalesce.rx-usecs", number(3, 0, 1000)),
             ("feature.rx-gro", Setting::new(false)),
             ("feature.rx-lro", Setting::new(true)),
+            ("feature.tx-checksum-ip-generic", Setting::new(true)),
             ("feature.tx-scatter-gather", Setting::new(true)),
             ("feature.tx-tcp-segmentation", Setting::new(true)),
             ("feature.tx-tcp6-segmentation", Setting::new(true)),
@@ -175,6 +176,10 @@ impl Fake {
             (value, None) => value.clone(),
             (_, Some(_)) => return Err(einval()),
         };
+        setting.requested = value.requested().map(Value::Switch);
+        if setting.requested.is_some() {
+            return Ok(());
+        }
         setting.value = value.clone();
         self.disturb(&key, &value);
         Ok(())

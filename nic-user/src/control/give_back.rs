@@ -91,7 +91,7 @@ pub(super) fn differing(originals: &BTreeMap<Key, Value>, current: &Settings) ->
         .iter()
         .filter_map(|(key, was)| {
             let setting = current.get(key)?;
-            (!plan::is_now(key, setting, was)).then(|| change(key, &setting.value, was))
+            (!plan::is_now(key, setting, was)).then(|| change(key, &setting.state(), was))
         })
         .collect()
 }

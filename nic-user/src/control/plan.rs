@@ -158,6 +158,7 @@ fn set_channels(counts: &mut ChannelCounts, name: &str, count: u32) {
 pub fn plan(desired: &Desired, current: &Settings, context: &Context<'_>) -> Result<Plan> {
     let mut planner = Planner::new(current, context);
     planner.decide_all(desired);
+    planner.check_features(desired);
     planner.find_contradictions(desired);
     planner.warn();
     planner.finish()

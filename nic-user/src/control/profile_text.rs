@@ -19,6 +19,8 @@ pub fn write_profile(interface: &str, settings: &Settings, out: &mut dyn Write) 
         let of_group = settings.iter().filter(|(key, setting)| {
             key.group == group
                 && setting.access == Access::ReadWrite
+                // Something else keeps it off; off would take the request away.
+                && setting.requested.is_none()
                 && is_lasting(key)
                 && !rules::is_without_effect(key, settings)
         });

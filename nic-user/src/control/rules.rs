@@ -2,11 +2,13 @@
 //! besides, what contradicts what, and what is interrupted.
 
 mod contradictions;
+mod features;
 mod interruptions;
 mod order;
 
 pub use self::{
     contradictions::{CONTRADICTIONS, Contradiction, State, WARNINGS, Warning, is_without_effect},
+    features::{Being, DEPENDENCIES, Dependency, Fixed, fix},
     interruptions::{Interruption, interruption},
     order::{DISTURBANCES, Disturbance, ORDER, Stage, When, overwritten_by, stage_of},
 };
@@ -118,6 +120,7 @@ mod tests {
         assert!(ORDER.iter().all(|row| !row.why.is_empty() && !row.source.is_empty()));
         assert!(DISTURBANCES.iter().all(|row| !row.source.is_empty()));
         assert!(CONTRADICTIONS.iter().all(|row| !row.source.is_empty()));
+        assert!(DEPENDENCIES.iter().all(|row| !row.source.is_empty() && !row.needs.is_empty()));
         assert!(WARNINGS.iter().all(|row| !row.source.is_empty()));
         assert!(INTERRUPTIONS.iter().all(|row| !row.source.is_empty()));
     }

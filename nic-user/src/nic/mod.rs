@@ -1,6 +1,7 @@
 //! What a NIC is and has: its links, queues, driver, and the programs on it.
 
 pub mod copybreak;
+pub mod cpus;
 pub mod detached;
 pub mod drivers;
 pub mod interrupts;

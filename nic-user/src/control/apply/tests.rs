@@ -421,7 +421,7 @@ fn a_wish_from_before_is_not_taken_away() {
     let (lab, fake) = (Lab::new(), Fake::full());
     let mut fake = fake.fault(0, Fault::Errno(libc::EOPNOTSUPP));
     let gro = fake.settings.get_mut(&"feature.rx-gro".parse().unwrap()).unwrap();
-    gro.note = Some("requested on".to_owned());
+    gro.requested = Some(true.into());
     lab.apply(&["feature.gro=on"], &mut fake);
     assert_eq!(fake.writes.len(), 1);
 }

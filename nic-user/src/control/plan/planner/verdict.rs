@@ -119,7 +119,14 @@ impl Planner<'_> {
                 let max = self.max(key, setting).ok_or_else(|| unknown("maximum"))?;
                 let part = u128::from(max) * u128::from(*percent) / 100;
                 let part = u64::try_from(part).unwrap_or(max);
-                Ok((Value::Number(part.max(setting.min.unwrap_or(0))), Some(asked)))
+                let least = least(key, setting);
+                if part >= least || request.origin.is_best_effort() {
+                    return Ok((Value::Number(part.max(least)), Some(asked)));
+                }
+                let percent = (u128::from(least) * 100).div_ceil(u128::from(max.max(1)));
+                let what = format!("{key} {asked} is {part} of {max}: it takes {least} at least");
+                Err(Refusal::new(Kind::Usage, what)
+                    .with_fix(format_args!("{key}={percent}%, or {key}={least}")))
             }
             Wanted::Value(value) => {
                 let value = fit(key, value, setting)?;
@@ -228,6 +235,16 @@ impl Planner<'_> {
                 .with_fix("leave it out, or detach and attach with it, if the driver takes frags")
         })
     }
+}
+
+/// The least that a setting can be: one queue and one descriptor, where the device does not say.
+fn least(key: &Key, setting: &Setting) -> u64 {
+    let at_least_one = match key.group {
+        Group::Channels => key.name != "other",
+        Group::Ring => matches!(key.name.as_str(), "rx" | "tx"),
+        _ => false,
+    };
+    setting.min.unwrap_or_else(|| at_least_one.into())
 }
 
 /// The value as the device has it: what is text there may be written as a number or a switch.
