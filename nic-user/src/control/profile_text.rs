@@ -83,7 +83,7 @@ mod tests {
             plan::{Context, Plan, Xdp, plan},
             profile_file,
         },
-        nic::setting::Setting,
+        nic::{setting::Setting, surroundings::Surroundings},
     };
 
     fn text(fake: &Fake) -> String {
@@ -96,7 +96,13 @@ mod tests {
         let desired = profile_file::parse("p", false, profile).unwrap().settings;
         let obtained = BTreeMap::new();
         let (identity, obtained) = (&fake.identity, &obtained);
-        let context = Context { identity, xdp: Xdp::None, limits: &[], obtained };
+        let context = Context {
+            identity,
+            xdp: Xdp::None,
+            limits: &[],
+            around: &Surroundings::default(),
+            obtained,
+        };
         plan(&desired, &fake.settings, &context).unwrap()
     }
 

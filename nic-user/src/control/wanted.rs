@@ -306,6 +306,9 @@ mod tests {
         assert_eq!(error("ring.rx=").0, "ring.rx is empty");
         assert_eq!(error("pause.quiet=on").1, "there are: autoneg, rx, tx");
         let twice = arguments(&["ring.rx=1", "ring.rx=2"]).unwrap_err();
-        assert_eq!(twice.to_string(), "ring.rx 2 (command line) contradicts ring.rx 1 (command line)");
+        assert_eq!(
+            twice.to_string(),
+            "ring.rx 2 (command line) contradicts ring.rx 1 (command line)"
+        );
     }
 }

@@ -11,6 +11,7 @@ pub mod preflight;
 pub mod resolve;
 pub mod setting;
 pub mod settings;
+pub mod surroundings;
 pub mod sysfs;
 pub mod topology;
 

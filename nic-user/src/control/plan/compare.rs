@@ -13,8 +13,9 @@ pub fn same(key: &Key, one: &Value, other: &Value) -> bool {
         }
         (Value::Text(one), Value::Text(other)) => match cpus::notation(key.group) {
             Some(notation) => {
-                one == other || cpus::Choice::parse(one, notation)
-                    .is_some_and(|set| cpus::Choice::parse(other, notation) == Some(set))
+                one == other
+                    || cpus::Choice::parse(one, notation)
+                        .is_some_and(|set| cpus::Choice::parse(other, notation) == Some(set))
             }
             None => one == other,
         },

@@ -1,6 +1,7 @@
 //! What becomes of each wish, and of all together.
 
 mod dependencies;
+mod queues;
 mod verdict;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -58,10 +58,7 @@ pub const DEPENDENCIES: &[Dependency] = &[
         source: "ndo_fix_features: igb_fix_features, igc_fix_features, ixgbe_fix_features (where \
                  there is no DCB): both or neither",
     },
-    core(
-        &["tx-checksum-ipv4", "tx-checksum-ipv6"],
-        &[&[("tx-checksum-ip-generic", false)]],
-    ),
+    core(&["tx-checksum-ipv4", "tx-checksum-ipv6"], &[&[("tx-checksum-ip-generic", false)]]),
     core(ALL_TSO, &[&[("tx-scatter-gather", true)]]),
     core(
         &["tx-tcp-segmentation", "tx-tcp-ecn-segmentation"],

@@ -30,7 +30,8 @@ pub(super) fn write(ifindex: u32, changes: &[(String, Value)]) -> netlink::Resul
     let asked = changes.iter().map(ask).collect::<netlink::Result<Vec<_>>>()?;
     let mut done = Ethtool::open()?.set_features(ifindex, &asked)?;
     // What is only to be requested may stay ungranted.
-    let must_be_granted = |name: &String| changes.iter().any(|(n, v)| n == name && v.requested().is_none());
+    let must_be_granted =
+        |name: &String| changes.iter().any(|(n, v)| n == name && v.requested().is_none());
     done.refused.retain(|name, _| must_be_granted(name));
     outcome(&asked, done)
 }

@@ -1,0 +1,68 @@
+//! What limits the settings of an interface besides its driver: the machine's CPUs, sockets on its
+//! queues, the other end of a veth.
+
+use super::{Nic, cpus::CpuSet, namespace};
+use crate::netlink::{link::XdpMode, netdev::Netdev};
+
+/// What limits the settings of an interface besides its driver. What can not be read limits
+/// nothing: the kernel has the last word.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Surroundings {
+    /// The CPUs that run.
+    pub cpus: Option<CpuSet>,
+    /// The highest number of a queue that an AF_XDP socket has. Since Linux 6.14.
+    pub af_xdp: Option<u32>,
+    /// Whether a native XDP program is on the interface.
+    pub native_xdp: bool,
+    /// The other end of a veth.
+    pub peer: Option<Peer>,
+}
+
+/// The other end of a veth.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Its name, in its own network namespace.
+    pub name: String,
+    /// Its receive queues in use.
+    pub rx_queues: u32,
+    /// Its transmit queues in use.
+    pub tx_queues: u32,
+    /// Whether a native XDP program is on it.
+    pub native_xdp: bool,
+}
+
+impl Surroundings {
+    /// Those of an interface of the current network namespace.
+    pub fn of(nic: &Nic) -> Self {
+        Self {
+            cpus: CpuSet::online(),
+            af_xdp: af_xdp(nic.ifindex()),
+            native_xdp: has_native_xdp(nic),
+            peer: peer(nic),
+        }
+    }
+}
+
+fn has_native_xdp(nic: &Nic) -> bool {
+    nic.xdp().iter().any(|program| program.mode == XdpMode::Native)
+}
+
+fn af_xdp(ifindex: u32) -> Option<u32> {
+    let queues = Netdev::open().and_then(|mut netdev| netdev.queues(ifindex)).ok()?;
+    queues.into_iter().filter(|(_, queue)| queue.af_xdp).map(|(id, _)| id.number).max()
+}
+
+fn peer(nic: &Nic) -> Option<Peer> {
+    let other = nic.peer()?;
+    let nic = match other.netnsid {
+        None => Nic::by_index(other.ifindex),
+        Some(id) => namespace::of_id(id)?.run(|| Nic::by_index(other.ifindex)).ok()?,
+    };
+    let nic = nic.ok()?;
+    Some(Peer {
+        name: nic.name().to_owned(),
+        rx_queues: nic.rx_queues(),
+        tx_queues: nic.tx_queues(),
+        native_xdp: has_native_xdp(&nic),
+    })
+}
