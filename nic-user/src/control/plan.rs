@@ -163,6 +163,8 @@ pub fn plan(desired: &Desired, current: &Settings, context: &Context<'_>) -> Res
     let mut planner = Planner::new(current, context);
     planner.decide_all(desired);
     planner.check_queues();
+    planner.check_napis();
+    planner.check_mtu();
     planner.check_features(desired);
     planner.find_contradictions(desired);
     planner.warn();

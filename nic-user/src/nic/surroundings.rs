@@ -2,7 +2,10 @@
 //! queues, the other end of a veth.
 
 use super::{Nic, cpus::CpuSet, namespace};
-use crate::netlink::{link::XdpMode, netdev::Netdev};
+use crate::netlink::{
+    link::{Links, XdpMode},
+    netdev::Netdev,
+};
 
 /// What limits the settings of an interface besides its driver. What can not be read limits
 /// nothing: the kernel has the last word.
@@ -12,11 +15,32 @@ pub struct Surroundings {
     pub cpus: Option<CpuSet>,
     /// The highest number of a queue that an AF_XDP socket has. Since Linux 6.14.
     pub af_xdp: Option<u32>,
+    /// Whether it has NAPI instances; `None` while it is down, when the kernel does not tell.
+    pub has_napis: Option<bool>,
     /// Whether a native XDP program is on the interface.
     pub native_xdp: bool,
     /// The other end of a veth.
     pub peer: Option<Peer>,
+    /// What the MTU of the interface below allows.
+    pub mtu: Option<MtuBelow>,
 }
+
+/// What the MTU of the interface below allows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MtuBelow {
+    /// The interface below.
+    pub name: String,
+    /// The most that the MTU above it can be, in bytes.
+    pub most: u64,
+}
+
+/// Kinds of interfaces whose MTU is limited by that of the one below, with the bytes that they add.
+const STACKED: &[(&str, u32, &str)] = &[
+    ("vlan", 0, "net/8021q/vlan_dev.c vlan_dev_change_mtu"),
+    ("macvlan", 0, "drivers/net/macvlan.c macvlan_change_mtu"),
+    ("macvtap", 0, "drivers/net/macvlan.c macvlan_change_mtu"),
+    ("vxlan", 50, "drivers/net/vxlan/vxlan_core.c vxlan_change_mtu; over IPv6, 20 more"),
+];
 
 /// The other end of a veth.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,8 +61,10 @@ impl Surroundings {
         Self {
             cpus: CpuSet::online(),
             af_xdp: af_xdp(nic.ifindex()),
+            has_napis: has_napis(nic),
             native_xdp: has_native_xdp(nic),
             peer: peer(nic),
+            mtu: mtu_below(nic),
         }
     }
 }
@@ -50,6 +76,20 @@ fn has_native_xdp(nic: &Nic) -> bool {
 fn af_xdp(ifindex: u32) -> Option<u32> {
     let queues = Netdev::open().and_then(|mut netdev| netdev.queues(ifindex)).ok()?;
     queues.into_iter().filter(|(_, queue)| queue.af_xdp).map(|(id, _)| id.number).max()
+}
+
+fn mtu_below(nic: &Nic) -> Option<MtuBelow> {
+    let kind = nic.kind()?;
+    let (_, added, _) = STACKED.iter().find(|(of, ..)| *of == kind)?;
+    let below = nic.link.lower.filter(|below| below.netnsid.is_none())?;
+    let below = Links::open().and_then(|mut links| links.by_index(below.ifindex)).ok()?;
+    let most = below.mtu.saturating_sub(*added).into();
+    Some(MtuBelow { name: below.name, most })
+}
+
+fn has_napis(nic: &Nic) -> Option<bool> {
+    let napis = Netdev::open().and_then(|mut netdev| netdev.napis(nic.ifindex()));
+    napis.ok().filter(|_| nic.link.up).map(|napis| !napis.is_empty())
 }
 
 fn peer(nic: &Nic) -> Option<Peer> {

@@ -281,7 +281,12 @@ fn queues_that_something_holds_cannot_go() {
         peer: Some(Peer { native_xdp: false, ..peer.clone() }),
         ..Surroundings::default()
     };
-    let held = Surroundings { af_xdp: Some(2), native_xdp: true, peer: Some(peer), cpus: None };
+    let held = Surroundings {
+        af_xdp: Some(2),
+        native_xdp: true,
+        peer: Some(peer),
+        ..Surroundings::default()
+    };
     for (argument, said) in [
         ("channels.rx=2", "an AF_XDP socket has queue 2, and only 2 queues would be left"),
         ("channels.rx=3", "channels.rx 3 is fewer than the 4 transmit queues of its peer far"),

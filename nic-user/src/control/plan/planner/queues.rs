@@ -32,6 +32,42 @@ impl Counts {
 }
 
 impl Planner<'_> {
+    /// Refuses threads for NAPI instances that there are none of (net/core/net-sysfs.c
+    /// modify_napi_threaded). A veth has them only with GRO or native XDP (drivers/net/veth.c
+    /// veth_set_features).
+    pub fn check_napis(&mut self) {
+        let threaded = Key::new(Group::Napi, "threaded");
+        let gro = self.wanted.get(&Key::new(Group::Feature, "rx-gro"));
+        let is_veth = self.context.around.peer.is_some() && !self.context.around.native_xdp;
+        let has_napis = match gro {
+            Some(Value::Switch(on)) if is_veth => Some(*on),
+            _ => self.context.around.has_napis,
+        };
+        let is_asked = |key: &&Key| **key == threaded || has_none_left(key, gro, is_veth);
+        if has_napis != Some(false) {
+            return;
+        }
+        let refusal = |key: &Key| {
+            let what = format!("{key} cannot be set: {} has no NAPI instance then", self.name());
+            let fix = if is_veth { "add feature.rx-gro=on" } else { "leave it out" };
+            Refusal::new(Kind::Failed, what).with_fix(fix)
+        };
+        let refusals: Vec<Refusal> = self.changes.keys().filter(is_asked).map(refusal).collect();
+        self.refusals.extend(refusals);
+    }
+
+    /// Refuses an MTU that the interface below has no room for.
+    pub fn check_mtu(&mut self) {
+        let key = Key::new(Group::Link, "mtu");
+        let Some(below) = self.context.around.mtu.as_ref() else { return };
+        let to = self.changes.get(&key).map(|change| &change.to);
+        let Some(Value::Number(mtu)) = to.filter(|to| **to > below.most.into()) else { return };
+        let (name, most) = (&below.name, below.most);
+        let what = format!("{key} {mtu} is more than {name} below it has room for: {most} at most");
+        let fix = format!("{key}={most}, or a larger MTU of {name} first");
+        self.refusals.push(Refusal::new(Kind::Failed, what).with_fix(fix));
+    }
+
     /// Refuses what the kernel would: net/ethtool/channels.c ethnl_set_channels,
     /// drivers/net/veth.c veth_set_channels, net/ethtool/rss.c.
     pub fn check_queues(&mut self) {
@@ -119,6 +155,12 @@ impl Planner<'_> {
         };
         self.wanted.keys().filter(is_gone).map(refusal).collect()
     }
+}
+
+/// Whether a setting is of a NAPI instance that goes with GRO of a veth.
+fn has_none_left(key: &Key, gro: Option<&Value>, is_veth: bool) -> bool {
+    let is_of_one = key.group == Group::Napi && key.name.contains('/');
+    is_of_one && is_veth && gro == Some(&Value::Switch(false))
 }
 
 fn number(name: &str, prefix: &str) -> Option<u64> {
