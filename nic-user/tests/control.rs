@@ -209,6 +209,7 @@ const ONLY_THE_KERNEL_KNOWS: &[(&str, &str, &str)] = &[
         "what the program behind it takes (TUNSETOFFLOAD): tun_net_fix_features",
     ),
     ("tun", "coalesce.rx-frames", "it cuts it to 64 without a word: tun_set_coalesce"),
+    ("vxlan", "link.mtu", "the MTU of its parent, less its headers: vxlan_change_mtu"),
     ("bridge", "feature.", "what its ports have: br_features_recompute"),
 ];
 
@@ -350,6 +351,27 @@ fn cpus_are_taken_as_they_are_shown() {
     assert!(error.contains("and the machine runs CPUs 0"), "{error}");
     let (exit, error) = failure(&command(host, "plan", host.interface(), &["rps.rx-0=nonsense"]));
     assert_eq!(exit, 2, "{error}");
+}
+
+#[test]
+fn an_mtu_that_the_interface_below_has_no_room_for_is_refused() {
+    needs_root!();
+    let lab = lab();
+    let (host, parent) = (lab.a(), lab.a().interface());
+    let add = ["link", "add", "nic-m", "link", parent, "type", "macvlan"];
+    let added = host.run(|| Command::new("ip").args(add).output()).unwrap().unwrap();
+    if !added.status.success() {
+        return common::say_skipped("macvlan, which this kernel does not have");
+    }
+    for verb in ["plan", "set"] {
+        let (exit, error) = failure(&command(host, verb, "nic-m", &["link.mtu=9000"]));
+        assert_eq!(exit, 1, "{error}");
+        assert!(
+            error.contains("link.mtu 9000 is more than nic-a below it has room for"),
+            "{error}"
+        );
+    }
+    succeeded(command(host, "set", "nic-m", &["link.mtu=1400"]));
 }
 
 #[test]

@@ -34,12 +34,12 @@ pub struct MtuBelow {
     pub most: u64,
 }
 
-/// Kinds of interfaces whose MTU is limited by that of the one below, with the bytes that they add.
-const STACKED: &[(&str, u32, &str)] = &[
-    ("vlan", 0, "net/8021q/vlan_dev.c vlan_dev_change_mtu"),
-    ("macvlan", 0, "drivers/net/macvlan.c macvlan_change_mtu"),
-    ("macvtap", 0, "drivers/net/macvlan.c macvlan_change_mtu"),
-    ("vxlan", 50, "drivers/net/vxlan/vxlan_core.c vxlan_change_mtu; over IPv6, 20 more"),
+/// Kinds of interfaces whose MTU is limited by that of the one below (`RTM_GETLINK`
+/// names that one), with the source.
+const STACKED: &[(&str, &str)] = &[
+    ("vlan", "net/8021q/vlan_dev.c vlan_dev_change_mtu"),
+    ("macvlan", "drivers/net/macvlan.c macvlan_change_mtu"),
+    ("macvtap", "drivers/net/macvlan.c macvlan_change_mtu"),
 ];
 
 /// The other end of a veth.
@@ -80,11 +80,10 @@ fn af_xdp(ifindex: u32) -> Option<u32> {
 
 fn mtu_below(nic: &Nic) -> Option<MtuBelow> {
     let kind = nic.kind()?;
-    let (_, added, _) = STACKED.iter().find(|(of, ..)| *of == kind)?;
+    STACKED.iter().find(|(of, _)| *of == kind)?;
     let below = nic.link.lower.filter(|below| below.netnsid.is_none())?;
     let below = Links::open().and_then(|mut links| links.by_index(below.ifindex)).ok()?;
-    let most = below.mtu.saturating_sub(*added).into();
-    Some(MtuBelow { name: below.name, most })
+    Some(MtuBelow { name: below.name, most: below.mtu.into() })
 }
 
 fn has_napis(nic: &Nic) -> Option<bool> {

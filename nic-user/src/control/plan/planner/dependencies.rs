@@ -73,7 +73,7 @@ impl<'a> Planner<'a> {
             let alias_is_granted = request.alias.is_some()
                 && self.asked_against(&fixed, rule, desired).is_none()
                 && desired.iter().any(|(k, r)| r.alias == request.alias && is_granted(k));
-            (request.origin.is_best_effort() || alias_is_granted).then(|| (key, request, rule))
+            (request.origin.is_best_effort() || alias_is_granted).then_some((key, request, rule))
         });
         let Some((key, request, rule)) = found else { return false };
         let note = format!("left out: {key} needs {}", needs(rule));
