@@ -208,11 +208,11 @@ pub(super) fn gets_fewer_queues<'a>(changes: impl IntoIterator<Item = &'a Change
 
 pub(super) fn by_stage(
     changes: impl IntoIterator<Item = Change>,
-    stage: impl Fn(&Key) -> usize,
+    stage: impl Fn(&Change) -> usize,
 ) -> BTreeMap<usize, Vec<Change>> {
     let mut stages: BTreeMap<usize, Vec<Change>> = BTreeMap::new();
     for change in changes {
-        stages.entry(stage(&change.key)).or_default().push(change);
+        stages.entry(stage(&change)).or_default().push(change);
     }
     stages
 }

@@ -201,7 +201,9 @@ impl<'a> Planner<'a> {
         let identity = self.context.identity.clone();
         let touched = touched(&self.changes, self.current);
         let fewer_queues = gets_fewer_queues(self.changes.values());
-        let stages = by_stage(self.changes.into_values(), |key| rules::stage_of(key, fewer_queues));
+        let stages = by_stage(self.changes.into_values(), |change| {
+            rules::stage_of(&change.key, &change.to, fewer_queues)
+        });
         let driver = identity.driver.as_deref();
         let steps = stages
             .into_values()

@@ -672,7 +672,7 @@ proptest! {
         if let Ok(plan) = plan_with(&desired, &Fake::full(), Xdp::None) {
             let fewer = gets_fewer_queues(plan.changes());
             let stages: Vec<usize> =
-                plan.changes().map(|change| rules::stage_of(&change.key, fewer)).collect();
+                plan.changes().map(|change| rules::stage_of(&change.key, &change.to, fewer)).collect();
             prop_assert!(stages.is_sorted());
             for step in &plan.steps {
                 prop_assert!(step.changes.iter().all(|change| change.key.group == step.group));
