@@ -335,6 +335,35 @@ fn features_that_contradict_each_other_are_refused_however_often() {
 }
 
 #[test]
+fn queues_that_an_af_xdp_socket_has_are_not_taken_away() {
+    needs_root!();
+    let lab = lab();
+    let host = lab.a();
+    let end = |name| VethEnd { name, queues: 4, mtu: 1500, netns: None };
+    host.links(|links| links.add_veth(end("nic-x"), end("nic-y"))).unwrap();
+    let mut forward = Command::new(env!("CARGO_BIN_EXE_nicctl"))
+        .args(["forward", host.interface(), "nic-x", "--netns", host.netns_name()])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let show = ["show", host.interface(), "--netns", host.netns_name(), "--json"];
+    let has_sockets = || succeeded(nicctl(&show)).contains("\"af_xdp\": true");
+    while forward.try_wait().unwrap().is_none() && !has_sockets() {}
+    let verbs =
+        ["plan", "set"].map(|verb| command(host, verb, host.interface(), &["channels.tx=2"]));
+    forward.kill().unwrap();
+    forward.wait().unwrap();
+    for output in verbs {
+        let (exit, error) = failure(&output);
+        assert_eq!(exit, 1, "{error}");
+        assert!(
+            error.contains("an AF_XDP socket has queue 3, and only 2 queues would be left"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
 fn cpus_are_taken_as_they_are_shown() {
     needs_root!();
     let lab = lab();
