@@ -85,7 +85,7 @@ pub(super) struct Args {
     time: Duration,
 
     /// Let copybreak receive packets of the sizes that were counted at this interface
-    #[arg(long, value_name = "IFACE", value_parser = name::utf8())]
+    #[arg(long, value_name = "IFACE", value_parser = name::interface())]
     from: Option<String>,
 
     /// Measure to another machine, where `nicctl bench serve` runs; nothing is changed on either
@@ -94,11 +94,11 @@ pub(super) struct Args {
 
     /// Measure from this interface to that of --rx, which a cable joins; nobody else may use them
     #[arg(long, value_name = "IFACE", requires = "rx", conflicts_with_all = ["peer", "from"],
-        value_parser = name::utf8())]
+        value_parser = name::interface())]
     tx: Option<String>,
 
     /// Where the cable ends
-    #[arg(long, value_name = "IFACE", requires = "tx", value_parser = name::utf8())]
+    #[arg(long, value_name = "IFACE", requires = "tx", value_parser = name::interface())]
     rx: Option<String>,
 
     /// Write a page with plots to this file, too; it needs no other file

@@ -38,7 +38,7 @@ Examples:
   nicctl stats --json | jq '.interfaces[] | {name, rx: .total.rx.packets}'")]
 pub(super) struct Args {
     /// Interfaces; all attached ones if there are none
-    #[arg(value_name = "IFACE", value_parser = name::utf8())]
+    #[arg(value_name = "IFACE", value_parser = name::interface())]
     interfaces: Vec<String>,
 
     /// The network namespace that the interfaces are in, as `ip netns` names it

@@ -10,6 +10,7 @@ use crate::{
         Nic, namespace,
         setting::{Group, Settings, Value},
         settings,
+        surroundings::Surroundings,
         sysfs::Sysfs,
     },
 };
@@ -88,6 +89,10 @@ impl Device for KernelDevice {
 
     fn is_there(&self, ifindex: u32) -> bool {
         Links::open().and_then(|mut links| links.by_index(ifindex)).is_ok()
+    }
+
+    fn surroundings(&self) -> Surroundings {
+        Surroundings::of(&self.nic)
     }
 
     /// The kernel refuses to tell it, or says -1, while the link is down.

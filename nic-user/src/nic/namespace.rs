@@ -12,6 +12,7 @@ use std::thread;
 use nix::sched::{CloneFlags, setns};
 
 use crate::error::{Error, Result};
+use crate::netlink::link::Links;
 
 /// Where `ip netns` keeps its names.
 pub const NAMED_DIR: &str = "/run/netns";
@@ -132,6 +133,15 @@ pub fn of_cookie(cookie: u64) -> Option<NetNs> {
     let named = named_namespaces().into_iter().filter_map(|name| NetNs::named(&name).ok());
     let mut known = NetNs::current().into_iter().chain(named);
     known.find(is).or_else(|| of_processes().find(is))
+}
+
+/// The namespace that has this id as seen from the current one (`NETNSA_NSID`): one with a name, or
+/// that of a process.
+pub fn of_id(id: i32) -> Option<NetNs> {
+    let mut links = Links::open().ok()?;
+    let named = named_namespaces().into_iter().filter_map(|name| NetNs::named(&name).ok());
+    let mut known = named.chain(of_processes());
+    known.find(|namespace| links.namespace_id(namespace.as_fd()).is_ok_and(|its| its == Some(id)))
 }
 
 /// The namespaces that processes are in, each once.

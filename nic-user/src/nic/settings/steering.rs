@@ -3,6 +3,7 @@
 use super::{Named, unknown};
 use crate::netlink;
 use crate::nic::Nic;
+use crate::nic::cpus::CpuSet;
 use crate::nic::setting::{Group, Setting, Value};
 use crate::nic::sysfs::Sysfs;
 
@@ -20,7 +21,7 @@ pub(super) fn read(sysfs: &Sysfs, group: Group) -> Named {
     let queue = |name: String| {
         let mask = sysfs.read(path(&name, file)).ok()?;
         // Drivers set XPS as they like.
-        let default = (group == Group::Rps).then(|| no_cpus(&mask).into());
+        let default = (group == Group::Rps).then(|| CpuSet::default().mask_like(&mask).into());
         Some((name, Setting { default, ..Setting::new(mask) }))
     };
     let queues = sysfs.list("queues").into_iter();
@@ -49,20 +50,9 @@ fn path(queue: &str, file: &str) -> String {
     format!("queues/{queue}/{file}")
 }
 
-/// A mask as long as `mask`, without CPUs.
-fn no_cpus(mask: &str) -> String {
-    mask.chars().map(|digit| if digit == ',' { ',' } else { '0' }).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_empty_mask_looks_like_the_kernels() {
-        assert_eq!(no_cpus("3"), "0");
-        assert_eq!(no_cpus("0000000f,ffffffff"), "00000000,00000000");
-    }
 
     #[test]
     fn only_queues_can_be_written() {
