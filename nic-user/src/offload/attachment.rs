@@ -44,6 +44,9 @@ pub struct Readings {
 }
 
 impl Attachment {
+    /// The [`state`](Self::state) of one whose interface is gone.
+    pub const GONE: &str = "gone";
+
     /// What is attached to the interface of this slot, if anything.
     ///
     /// # Errors
@@ -94,7 +97,7 @@ impl Attachment {
         match (self.xdp, self.tc) {
             (Some(_), _) => self.mode().name(),
             (None, Some(_)) => "partial",
-            (None, None) => "gone",
+            (None, None) => Self::GONE,
         }
     }
 

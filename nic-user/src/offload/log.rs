@@ -29,7 +29,7 @@ impl<F: Fn(&str) + Send + Sync> Log for Sink<F> {
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Hands every message of an attachment to `message`, also when its programs are replaced; ends
-/// only with an error: that it was detached, or logs no more.
+/// only with an error: that it was detached, logs no more, or its interface is gone.
 pub async fn follow(
     attachment: &Attachment,
     message: impl Fn(&str) + Send + Sync,
@@ -58,6 +58,7 @@ pub async fn follow(
 
 fn still_logs(slot: &Slot, name: &str) -> Result<()> {
     match Attachment::of(slot.clone())? {
+        Some(now) if now.is_stale() => Err(Error::not_found(format!("{name} is gone"))),
         Some(now) if now.record().has(AttachRecord::LOG) => Ok(()),
         Some(_) => Err(Error::not_found(format!("{name} was attached again without its log"))),
         None => Err(Error::not_found(format!("{name} was detached"))),

@@ -37,6 +37,22 @@ pub fn check(action: impl fmt::Display) -> Result<()> {
     Ok(())
 }
 
+/// Refuses the privileges of a file (set-user-id, set-group-id, capabilities of its own): arguments,
+/// environment and open files are then of somebody who lacks them.
+///
+/// # Errors
+///
+/// [`NotPermitted`](crate::error::Kind::NotPermitted): the kernel asks for secure execution.
+pub fn refuse_those_of_a_file() -> Result<()> {
+    // SAFETY: it reads a value that the kernel handed to this process.
+    if unsafe { libc::getauxval(libc::AT_SECURE) } == 0 {
+        return Ok(());
+    }
+    let message = "nicctl does not run with privileges of its file (set-user-id or capabilities)";
+    Err(Error::not_permitted(message)
+        .with_fix("chmod u-s,g-s and setcap -r it, and run it as root"))
+}
+
 /// The effective capabilities in `/proc/PID/status`, a bit each.
 fn effective(status: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
