@@ -5,6 +5,7 @@ use std::io;
 use super::plan;
 use crate::{
     error::{Error, Kind},
+    offload,
     report::terminal::say,
 };
 
@@ -30,10 +31,10 @@ pub(super) fn help() -> String {
     format!("Exit codes:{}", lines.concat())
 }
 
-/// The exit code of a command that ended in `result`, after which standard output was `flushed`.
+/// The exit code of `command` that ended in `result`, after which standard output was `flushed`.
 /// What went wrong is said.
-pub(super) fn code(result: &anyhow::Result<()>, flushed: io::Result<()>) -> u8 {
-    let code = result.as_ref().map_or_else(fail, |()| DONE);
+pub(super) fn code(command: &str, result: &anyhow::Result<()>, flushed: io::Result<()>) -> u8 {
+    let code = result.as_ref().map_or_else(|error| fail(command, error), |()| DONE);
     match flushed {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             let is_done = code == DONE || code == plan::CHANGES_PENDING;
@@ -49,7 +50,7 @@ pub(super) fn code(result: &anyhow::Result<()>, flushed: io::Result<()>) -> u8 {
 /// Reports `error` and tells its exit code.
 ///
 /// The library wraps what it meets in [`Error`]; a bare [`io::Error`] is one of standard output.
-fn fail(error: &anyhow::Error) -> u8 {
+fn fail(command: &str, error: &anyhow::Error) -> u8 {
     if error.is::<plan::ChangesPending>() {
         return plan::CHANGES_PENDING;
     }
@@ -64,7 +65,11 @@ fn fail(error: &anyhow::Error) -> u8 {
     let message = format!("{error:#}");
     let mut message = message.lines().map(str::trim_start).collect::<Vec<_>>().join("\n    ");
     let error = error.downcast_ref::<Error>();
-    if let Some(fix) = error.and_then(Error::fix) {
+    let hint = || match error?.kind() {
+        Kind::NotPermitted => offload::privilege_hint(command),
+        _ => None,
+    };
+    if let Some(fix) = error.and_then(Error::fix).map(str::to_owned).or_else(hint) {
         message += &format!("\n  fix: {}", fix.replace('\n', " "));
     }
     say(message);

@@ -98,10 +98,13 @@ impl Command {
 
 /// Runs `nicctl` with this process's arguments.
 pub fn main() -> ExitCode {
-    let cli = command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = command().try_get_matches().and_then(|matches| {
+        let name = matches.subcommand_name().unwrap_or_default().to_owned();
+        Ok((name, Cli::from_arg_matches(&matches)?.command))
+    });
     let code = match (offload::refuse_those_of_a_file(), cli) {
-        (Err(error), _) => exit::code(&Err(error.into()), Ok(())),
-        (Ok(()), Ok(cli)) => run(cli.command),
+        (Err(error), _) => exit::code("", &Err(error.into()), Ok(())),
+        (Ok(()), Ok((name, command))) => run(&name, command),
         (Ok(()), Err(error)) => answer(&error),
     };
     ExitCode::from(code)
@@ -120,19 +123,19 @@ fn command() -> clap::Command {
     with_exit_codes(Cli::command()).mut_subcommands(with_exit_codes)
 }
 
-fn run(command: Command) -> u8 {
+fn run(name: &str, command: Command) -> u8 {
     let mut out = Terminal::new(io::stdout().lock());
     let result = command.run(&mut out);
     // What was good is printed before what went wrong.
     let flushed = out.flush();
-    exit::code(&result, flushed)
+    exit::code(name, &result, flushed)
 }
 
 /// Prints what clap has to say instead of a command: help and version, which were asked for, or
 /// what is wrong with the command line, where that may have anything in it.
 fn answer(answer: &clap::Error) -> u8 {
     if !answer.use_stderr() {
-        return exit::code(&Ok(()), answer.print());
+        return exit::code("", &Ok(()), answer.print());
     }
     let mut lines = Terminal::new(io::stderr());
     // There is nowhere left to report that standard error is gone.

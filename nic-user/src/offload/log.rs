@@ -7,7 +7,7 @@ use log::{Log, Metadata, Record};
 use nic_common::record::AttachRecord;
 use tokio::{io::unix::AsyncFd, time::timeout};
 
-use super::{attachment::Attachment, pinned, slot::Slot};
+use super::{attachment::Attachment, pinned, privilege, slot::Slot};
 use crate::error::{Error, Result};
 
 /// Calls a function for each message.
@@ -39,6 +39,7 @@ pub async fn follow(
         .xdp_program()
         .ok_or_else(|| Error::not_found(format!("follow {name}: nothing is attached any more")))?;
     let action = format!("follow the log of {name}");
+    privilege::check_ids(&action)?;
     let mut logger = EbpfLogger::init_from_id_with_logger(program, Sink(message))
         .map_err(|error| pinned::aya_error(&action, &error))?;
     let failed = |error: io::Error| Error::io(&action, &error);
