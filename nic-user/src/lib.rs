@@ -9,6 +9,7 @@ pub mod decode;
 pub mod doctor;
 pub mod driver;
 pub mod error;
+pub mod files;
 pub mod forward;
 pub mod lab;
 pub mod netlink;

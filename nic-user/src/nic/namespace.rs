@@ -1,10 +1,10 @@
 //! Network namespaces, by name and by number.
 
 use std::collections::HashSet;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -52,7 +52,12 @@ impl NetNs {
     }
 
     fn open(path: &Path, label: String) -> Result<Self> {
-        let file = File::open(path)
+        // A pipe in its place is not waited for.
+        let mut options = OpenOptions::new();
+        let file = options
+            .read(true)
+            .custom_flags(libc::O_NONBLOCK)
+            .open(path)
             .map_err(|error| Error::io(format!("open {}", path.display()), &error))?;
         Ok(Self { file, label })
     }
@@ -80,7 +85,9 @@ impl NetNs {
     /// Runs `work` in the namespace, on a thread of its own, and waits for it.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
         thread::scope(|scope| {
-            let inside = scope.spawn(|| self.enter().map(|()| work()));
+            let inside = thread::Builder::new()
+                .spawn_scoped(scope, || self.enter().map(|()| work()))
+                .map_err(|error| Error::io(format!("begin a thread in {}", self.label), &error))?;
             inside.join().unwrap_or_else(|panic| resume_unwind(panic))
         })
     }

@@ -44,6 +44,9 @@ pub struct Readings {
 }
 
 impl Attachment {
+    /// The [`state`](Self::state) of one whose interface is gone.
+    pub const GONE: &str = "gone";
+
     /// What is attached to the interface of this slot, if anything.
     ///
     /// # Errors
@@ -100,7 +103,7 @@ impl Attachment {
     pub fn state(&self) -> &'static str {
         match (self.xdp, self.tc) {
             (Some(_), _) => self.mode().name(),
-            (None, [None, None]) => "gone",
+            (None, [None, None]) => Self::GONE,
             (None, _) => "partial",
         }
     }

@@ -37,7 +37,9 @@ pub use forward::ForwardPrograms;
 pub use lock::Lock;
 pub use log::follow;
 pub use object::Build;
-pub use privilege::check as check_privileges;
+pub use privilege::{
+    NEEDS, Needs, check as check_privileges, hint as privilege_hint, refuse_those_of_a_file,
+};
 pub use programs::Programs;
 pub use rings::Rings;
 pub use slot::{Slot, staged as half_made};

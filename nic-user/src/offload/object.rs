@@ -207,9 +207,11 @@ impl Object {
             }
         }
         thread::scope(|scope| {
-            let loading = scope.spawn(|| {
-                tc.into_iter().try_for_each(|(name, program)| load_classifier(name, program))
-            });
+            let loading = thread::Builder::new()
+                .spawn_scoped(scope, || {
+                    tc.into_iter().try_for_each(|(name, program)| load_classifier(name, program))
+                })
+                .map_err(|error| Error::io("begin a thread that loads programs", &error))?;
             let done = work(&mut xdp)?;
             loading.join().unwrap_or_else(|panic| resume_unwind(panic))?;
             Ok(done)
@@ -288,15 +290,16 @@ fn missing(program: &str) -> Error {
 ///
 /// aya reads it in the constructor, 20 ms and 20 MB, for relocations that our object does not have,
 /// and offers no way around. So the constructor runs on a thread that sees no `/sys`; where that is
-/// not permitted, it just takes longer.
+/// not possible, it just takes longer.
 fn loader<'a>() -> EbpfLoader<'a> {
     thread::scope(|scope| {
-        let constructed = scope.spawn(|| {
+        let constructed = thread::Builder::new().spawn_scoped(scope, || {
             let _ = nix::sched::unshare(nix::sched::CloneFlags::CLONE_FS)
                 .and_then(|()| nix::unistd::chroot("/proc/self/fdinfo"));
             EbpfLoader::new()
         });
-        constructed.join().unwrap_or_else(|_| EbpfLoader::new())
+        let constructed = constructed.ok().and_then(|thread| thread.join().ok());
+        constructed.unwrap_or_default()
     })
 }
 

@@ -1,7 +1,7 @@
 //! Names, numbers and flags without sense. What can be told from the command line alone is told
 //! without root.
 
-use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
 
 use crate::{assert_refused, needs_root, nicctl, sandbox::Sandbox};
 
@@ -135,4 +135,34 @@ fn a_log_that_is_off_comes_with_the_command_that_turns_it_on() {
     let message = "nicctl: nic-a was attached without --log\n  fix: nicctl attach nic-a --log\n";
     sandbox.assert_refuses(&["log", "nic-a"], 3, message);
     sandbox.assert_refuses(&["log", "--json"], 3, message);
+}
+
+#[test]
+fn files_that_are_endless_or_would_be_waited_for_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let large = folder.path().join("large.toml");
+    std::fs::File::create(&large).unwrap().set_len(1 << 30).unwrap();
+    for path in [Path::new("/dev/zero"), &pipe] {
+        let path = path.to_str().unwrap();
+        let output = nicctl(&["bench", "compare", path, path]).output().unwrap();
+        assert_refused(&output, 2, &format!("results {path} is not a regular file"));
+        let profile = if path == "/dev/zero" { "/dev/./zero" } else { path };
+        let output = nicctl(&["plan", "lo", "--profile", profile]).output().unwrap();
+        assert_refused(&output, 2, &format!("profile {profile} is not a regular file"));
+    }
+    let path = large.to_str().unwrap();
+    let output = nicctl(&["bench", "compare", path, path]).output().unwrap();
+    assert_refused(&output, 2, &format!("results {path} is larger than 16 MiB"));
+    let output = nicctl(&["plan", "lo", "--profile", path]).output().unwrap();
+    assert_refused(&output, 2, &format!("profile {path} is larger than 256 KiB"));
+}
+
+#[test]
+fn a_pipe_in_place_of_a_namespace_is_not_waited_for() {
+    needs_root!();
+    let sandbox = Sandbox::new();
+    sandbox.shell("mount -t tmpfs tmpfs /run/netns && mkfifo /run/netns/pipe");
+    sandbox.assert_refuses(&["stats", "--netns", "pipe"], 1, "network namespace pipe is only an");
 }
