@@ -35,9 +35,12 @@ pub(super) fn write(nic: &Nic, changes: &[(String, Value)]) -> netlink::Result<O
 
 /// The numbers of the interrupts of `nic`.
 fn own(nic: &Nic) -> netlink::Result<Vec<u32>> {
-    let napis = Netdev::open().and_then(|mut netdev| netdev.napis(nic.ifindex()));
-    let of_napis = napis.unwrap_or_default().into_iter().filter_map(|napi| napi.irq);
-    let interrupts = interrupts::read(&Sysfs::of(&nic.link)?.devices(), of_napis);
+    let napis = match Netdev::find()? {
+        Some(mut netdev) => netdev.napis(nic.ifindex())?,
+        None => Vec::new(),
+    };
+    let of_napis = napis.into_iter().filter_map(|napi| napi.irq);
+    let interrupts = interrupts::read(&Sysfs::of(&nic.link)?.devices()?, of_napis)?;
     Ok(interrupts.into_iter().map(|interrupt| interrupt.number).collect())
 }
 
