@@ -18,7 +18,6 @@ pub use name::InterfaceName;
 use std::fmt;
 
 use crate::error::{Error, Kind, Result};
-use crate::netlink::{self, IfSupported};
 use crate::netlink::ethtool::Ethtool;
 use crate::netlink::ethtool::channels::Channels;
 use crate::netlink::ethtool::features::Features;
@@ -26,6 +25,7 @@ use crate::netlink::ethtool::rings::Ring;
 use crate::netlink::ethtool_ioctl::{DriverInfo, EthtoolIoctl};
 use crate::netlink::link::{DeviceRef, LinkInfo, Links, XdpAttachment};
 use crate::netlink::netdev::{Netdev, XdpFeatures};
+use crate::netlink::{self, IfSupported};
 
 /// `ETHTOOL_TCP_DATA_SPLIT_ENABLED` (linux/ethtool.h).
 const TCP_DATA_SPLIT_ENABLED: u32 = 2;

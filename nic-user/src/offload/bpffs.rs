@@ -124,7 +124,7 @@ fn is_bpffs(path: &Path) -> Result<bool> {
 /// is.
 fn mount_bpffs() -> io::Result<()> {
     thread::scope(|scope| {
-        let mounted = scope.spawn(|| {
+        let mounted = thread::Builder::new().spawn_scoped(scope, || {
             if let Some(pid) = elsewhere() {
                 // A mount namespace can be entered only by a thread with a root of its own.
                 unshare(CloneFlags::CLONE_FS)?;
@@ -132,7 +132,7 @@ fn mount_bpffs() -> io::Result<()> {
             }
             mount(Some("bpf"), MOUNT_POINT, Some("bpf"), MsFlags::empty(), Some("mode=0700"))?;
             Ok(())
-        });
+        })?;
         mounted.join().unwrap_or_else(|_| Err(io::Error::other("the mounting thread failed")))
     })
 }

@@ -1,13 +1,11 @@
 //! One nicctl at a time changes things.
 
 use std::{
-    fs::{self, File},
+    fs::{self, File, TryLockError},
     os::linux::fs::MetadataExt,
     thread,
     time::{Duration, Instant},
 };
-
-use nix::fcntl::{Flock, FlockArg};
 
 use super::bpffs;
 use crate::error::{Error, Result};
@@ -25,7 +23,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// and nothing is left of it.
 #[derive(Debug)]
 pub struct Lock {
-    _file: Flock<File>,
+    _file: File,
 }
 
 impl Lock {
@@ -37,19 +35,19 @@ impl Lock {
     /// Another nicctl held it all that time, or bpffs cannot be had.
     pub fn take(waiting: impl FnOnce(Option<u32>)) -> Result<Self> {
         let root = bpffs::root()?;
-        let mut file = File::open(&root)
+        let file = File::open(&root)
             .map_err(|error| bpffs::error(format!("open {}", root.display()), &error))?;
         let inode = file.metadata().map(|metadata| metadata.st_ino()).unwrap_or_default();
         let start = Instant::now();
         let mut waiting = Some(waiting);
         loop {
-            file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-                Ok(file) => return Ok(Self { _file: file }),
-                Err((file, nix::errno::Errno::EWOULDBLOCK)) => file,
-                Err((_, error)) => {
-                    return Err(Error::io(format!("lock {}", root.display()), &error.into()));
+            match file.try_lock() {
+                Ok(()) => return Ok(Self { _file: file }),
+                Err(TryLockError::WouldBlock) => {}
+                Err(TryLockError::Error(error)) => {
+                    return Err(Error::io(format!("lock {}", root.display()), &error));
                 }
-            };
+            }
             if start.elapsed() > SILENCE
                 && let Some(waiting) = waiting.take()
             {

@@ -188,9 +188,11 @@ impl Object {
             }
         }
         thread::scope(|scope| {
-            let loading = scope.spawn(|| {
-                tc.into_iter().try_for_each(|(name, program)| load_classifier(name, program))
-            });
+            let loading = thread::Builder::new()
+                .spawn_scoped(scope, || {
+                    tc.into_iter().try_for_each(|(name, program)| load_classifier(name, program))
+                })
+                .map_err(|error| Error::io("start a thread that loads programs", &error))?;
             let done = work(&mut xdp)?;
             loading.join().unwrap_or_else(|panic| resume_unwind(panic))?;
             Ok(done)
@@ -272,12 +274,13 @@ fn missing(program: &str) -> Error {
 /// not permitted, it just takes longer.
 fn loader<'a>() -> EbpfLoader<'a> {
     thread::scope(|scope| {
-        let constructed = scope.spawn(|| {
+        let constructed = thread::Builder::new().spawn_scoped(scope, || {
             let _ = nix::sched::unshare(nix::sched::CloneFlags::CLONE_FS)
                 .and_then(|()| nix::unistd::chroot("/proc/self/fdinfo"));
             EbpfLoader::new()
         });
-        constructed.join().unwrap_or_else(|_| EbpfLoader::new())
+        let constructed = constructed.ok().and_then(|constructed| constructed.join().ok());
+        constructed.unwrap_or_else(EbpfLoader::new)
     })
 }
 

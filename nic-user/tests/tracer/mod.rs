@@ -33,6 +33,8 @@ const BREAKPOINT: i64 = 0xcc;
 pub enum Interference {
     /// It fails with this error number, and does nothing.
     Fail(i32),
+    /// So it does, and so does every later one of its kind.
+    FailFromNowOn(i32),
     /// The program is killed (`SIGKILL`) when the call has done its work.
     Kill,
 }
@@ -66,9 +68,8 @@ pub fn run(command: &mut Command, at: Option<(usize, Interference)>) -> Ended {
     let watchdog = Watchdog::over(pid);
     // It stops when it begins to run the program.
     assert!(matches!(waitpid(pid, None), Ok(WaitStatus::Stopped(..))));
-    let options = Options::PTRACE_O_TRACESYSGOOD
-        | Options::PTRACE_O_TRACECLONE
-        | Options::PTRACE_O_EXITKILL;
+    let options =
+        Options::PTRACE_O_TRACESYSGOOD | Options::PTRACE_O_TRACECLONE | Options::PTRACE_O_EXITKILL;
     ptrace::setoptions(pid, options).unwrap();
     go_to_entry(pid);
     let mut ended = Run { pid, at, inside: BTreeMap::new(), calls: Vec::new() }.until_it_ends();
@@ -151,7 +152,7 @@ impl Run {
             self.inside.insert(thread.as_raw(), interference);
             return None;
         };
-        if let Some(Interference::Fail(errno)) = interference {
+        if let Some(Interference::Fail(errno) | Interference::FailFromNowOn(errno)) = interference {
             change(thread, |registers| registers.rax = -i64::from(errno) as u64);
         }
         interference
@@ -165,11 +166,14 @@ impl Run {
         }
         self.calls.push(call);
         let (number, interference) = self.at?;
-        let interference = (number + 1 == self.calls.len()).then_some(interference)?;
-        if matches!(interference, Interference::Fail(_)) {
+        let is_meant = match interference {
+            Interference::FailFromNowOn(_) => self.calls.get(number) == Some(&call),
+            _ => number + 1 == self.calls.len(),
+        };
+        if is_meant && interference != Interference::Kill {
             change(thread, |registers| registers.orig_rax = u64::MAX);
         }
-        Some(interference)
+        is_meant.then_some(interference)
     }
 }
 

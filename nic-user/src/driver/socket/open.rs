@@ -300,8 +300,9 @@ impl Opening<'_> {
         let Self { interface, queue } = self;
         let action = format!("open queue {queue} of {}", interface.name);
         match error.raw_os_error() {
-            Some(libc::ENODEV) => Error::not_found(format!("{action}: {error}"))
-                .with_fix("the interface is gone"),
+            Some(libc::ENODEV) => {
+                Error::not_found(format!("{action}: {error}")).with_fix("the interface is gone")
+            }
             _ => Error::io(action, error),
         }
     }

@@ -7,7 +7,7 @@ use std::fmt;
 use super::Ethtool;
 use crate::netlink::attribute::Attributes;
 use crate::netlink::request::{Places, Request};
-use crate::netlink::{IfSupported, Error, Result, generic};
+use crate::netlink::{Error, IfSupported, Result, generic};
 
 /// What the values of a parameter mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

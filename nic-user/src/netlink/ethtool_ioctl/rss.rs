@@ -4,7 +4,7 @@
 use super::rxnfc::Rxnfc;
 use super::unknown::{Question, says_unknown};
 use super::{EthtoolIoctl, bytes_of};
-use crate::netlink::{IfSupported, Error, Result};
+use crate::netlink::{Error, IfSupported, Result};
 
 const ETHTOOL_GRXFH: u32 = 0x29;
 const ETHTOOL_SRXFH: u32 = 0x2a;

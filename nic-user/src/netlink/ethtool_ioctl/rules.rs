@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::EthtoolIoctl;
 use super::rxnfc::Rxnfc;
-use crate::netlink::{IfSupported, Error, Result};
+use crate::netlink::{Error, IfSupported, Result};
 
 const ETHTOOL_GRXCLSRLCNT: u32 = 0x2e;
 const ETHTOOL_GRXCLSRULE: u32 = 0x2f;

@@ -8,7 +8,7 @@ pub mod queue;
 use super::attribute::Attributes;
 use super::generic::{self, Family};
 use super::request::Request;
-use super::{IfSupported, Error, Result};
+use super::{Error, IfSupported, Result};
 
 const FAMILY: &str = "netdev";
 const NETDEV_CMD_DEV_GET: u8 = 1;

@@ -17,7 +17,6 @@ use super::sysfs::Sysfs;
 use super::topology::{self, QueuePath};
 use super::{Nic, current, interrupts};
 use crate::error::{Error, Result};
-use crate::netlink::{self, IfSupported};
 use crate::netlink::ethtool::Ethtool;
 use crate::netlink::ethtool::channels::Channel;
 use crate::netlink::ethtool::coalesce::Coalesce;
@@ -30,6 +29,7 @@ use crate::netlink::netdev::Netdev;
 use crate::netlink::netdev::napi::Napi;
 use crate::netlink::netdev::page_pool::PagePool;
 use crate::netlink::netdev::queue::{Queue, QueueId};
+use crate::netlink::{self, IfSupported};
 
 /// Groups that are read through netlink's ethtool family or the ioctl.
 const BY_ETHTOOL: [Group; 8] = [
@@ -232,12 +232,7 @@ impl Reader {
     }
 
     /// Reads interrupts, and unless only they are wanted, what has to do with them.
-    fn interrupts(
-        &mut self,
-        sysfs: &Sysfs,
-        netdev: Option<Netdev>,
-        napis: &[Napi],
-    ) -> Result<()> {
+    fn interrupts(&mut self, sysfs: &Sysfs, netdev: Option<Netdev>, napis: &[Napi]) -> Result<()> {
         let of_napis = napis.iter().filter_map(|napi| napi.irq);
         let read = sysfs.devices().and_then(|devices| {
             let interrupts = interrupts::read(&devices, of_napis)?;

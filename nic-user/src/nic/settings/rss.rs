@@ -3,12 +3,12 @@
 use std::fmt::Write;
 
 use super::{Named, unknown, wrong_type};
-use crate::netlink::{self, IfSupported};
 use crate::netlink::ethtool::Ethtool;
 use crate::netlink::ethtool_ioctl::EthtoolIoctl;
 use crate::netlink::ethtool_ioctl::rss::{
     HashFields, HashFunction, HashedFlow, Rss, RssChange, TableChange,
 };
+use crate::netlink::{self, IfSupported};
 use crate::nic::setting::{Access, Setting, Value};
 
 const INDIRECTION: &str = "indirection";
