@@ -280,7 +280,7 @@ fn loader<'a>() -> EbpfLoader<'a> {
             EbpfLoader::new()
         });
         let constructed = constructed.ok().and_then(|constructed| constructed.join().ok());
-        constructed.unwrap_or_else(EbpfLoader::new)
+        constructed.unwrap_or_default()
     })
 }
 
