@@ -359,7 +359,7 @@ fn what_is_no_run_cannot_be_compared() {
 fn wait_for_namespaces(child: &Child, there: bool) {
     let deadline = Instant::now() + Duration::from_secs(20);
     let prefix = format!("nic-{}-", child.id());
-    while named_namespaces().iter().any(|name| name.starts_with(&prefix)) != there {
+    while named_namespaces().unwrap().iter().any(|name| name.starts_with(&prefix)) != there {
         assert!(Instant::now() < deadline, "namespaces of {}: {there} is not so", child.id());
         thread::yield_now();
     }

@@ -44,7 +44,7 @@ pub(super) fn all(netns: Option<&str>) -> Result<(Vec<Located>, Vec<Unreadable>)
     let (mut located, mut unreadable) = (Vec::new(), Vec::new());
     for slot in Slot::all()?.into_iter().filter(|slot| netns.is_none() || slot.netns == here) {
         let ifindex = slot.ifindex;
-        let (name, other) = locate(&slot, here);
+        let (name, other) = locate(&slot, here)?;
         let netns = other.or_else(|| netns.map(str::to_owned));
         match Attachment::of(slot) {
             Ok(Some(attachment)) => {
@@ -75,17 +75,21 @@ pub(super) fn named(names: &[String], netns: Option<&str>) -> Result<Vec<Located
         .collect()
 }
 
-/// The name of an interface now, and of its network namespace unless that is `here`.
-fn locate(slot: &Slot, here: u64) -> (Option<String>, Option<String>) {
-    let name = || Links::open().and_then(|mut links| links.by_index(slot.ifindex)).ok();
-    if slot.netns == here {
-        return (name().map(|link| link.name), None);
-    }
-    let Some(netns) = namespace::name_of_cookie(slot.netns) else {
-        return (None, Some(format!("cookie {}", slot.netns)));
+/// The name of an interface now, and of its network namespace unless that is `here`. The first is
+/// `None` if it is gone.
+fn locate(slot: &Slot, here: u64) -> Result<(Option<String>, Option<String>)> {
+    let name = || match Links::open().and_then(|mut links| links.by_index(slot.ifindex)) {
+        Ok(link) => Ok(Some(link.name)),
+        Err(error) if error.is_gone() => Ok(None),
+        Err(error) => Err(error.while_doing(format_args!("read interface {}", slot.ifindex))),
     };
-    let link = NetNs::named(&netns).and_then(|namespace| namespace.run(name)).ok().flatten();
-    (link.map(|link| link.name), Some(netns))
+    if slot.netns == here {
+        return Ok((name()?, None));
+    }
+    let Some(netns) = namespace::name_of_cookie(slot.netns)? else {
+        return Ok((None, Some(format!("cookie {}", slot.netns))));
+    };
+    Ok((NetNs::named(&netns)?.run(name)??, Some(netns)))
 }
 
 /// The counters of these interfaces, now; without names, of all there are, and the error of the

@@ -77,7 +77,7 @@ impl From<Journal> for Entry {
         let cookie = journal.identity.netns_cookie;
         let here = namespace::current_cookie().is_ok_and(|here| here == cookie);
         Self {
-            netns: if here { None } else { namespace::name_of_cookie(cookie) },
+            netns: if here { None } else { namespace::name_of_cookie(cookie).ok().flatten() },
             presence: presence(&journal),
             name: journal.identity.name,
             phase: journal.phase,

@@ -216,7 +216,8 @@ fn moved_from(program: u32) -> Result<Option<Attachment>> {
 /// The error for an interface that nicctl attached to before it went to another namespace.
 fn moved(nic: &Nic, earlier: &Attachment) -> Error {
     let (name, before) = (nic.name(), earlier.recorded_name());
-    let (place, option) = match namespace::name_of_cookie(earlier.slot().netns) {
+    // Without the name, the advice is less exact.
+    let (place, option) = match namespace::name_of_cookie(earlier.slot().netns).ok().flatten() {
         Some(netns) => (format!("network namespace {netns}"), format!(" --netns {netns}")),
         None => ("another network namespace".to_owned(), String::new()),
     };

@@ -96,7 +96,7 @@ pub fn remove(slot: &Slot) -> Result<()> {
     if namespace::current_cookie()? == slot.netns {
         return remove_here(slot, &record);
     }
-    match namespace::name_of_cookie(slot.netns) {
+    match namespace::name_of_cookie(slot.netns)? {
         Some(name) => NetNs::named(&name)?.run(|| remove_here(slot, &record))?,
         // The namespace is gone, and its interfaces and filters with it.
         None => Ok(()),

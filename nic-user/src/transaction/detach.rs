@@ -94,9 +94,9 @@ pub fn presence(journal: &Journal) -> Presence {
     }
     let look = || Links::open().and_then(|mut links| links.by_index(journal.identity.ifindex));
     let namespace = namespace::of_cookie(journal.identity.netns_cookie);
-    match namespace.and_then(|namespace| namespace.run(look).ok()) {
+    match namespace.ok().flatten().and_then(|namespace| namespace.run(look).ok()) {
         Some(Ok(_)) => Presence::There,
-        Some(Err(error)) if error.errno == libc::ENODEV => Presence::Gone,
+        Some(Err(error)) if error.is_gone() => Presence::Gone,
         _ => Presence::Unknown,
     }
 }
@@ -175,7 +175,7 @@ fn settings(
         }
         return Ok(Some(SettingsLeft::Gone));
     }
-    let Some(namespace) = namespace::of_cookie(slot.netns) else {
+    let Some(namespace) = namespace::of_cookie(slot.netns)? else {
         let name = &journal.identity.name;
         return Err(Error::failed(format!(
             "give back the settings of {name}: its network namespace is not to be seen"
