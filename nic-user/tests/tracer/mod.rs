@@ -58,7 +58,6 @@ pub struct Ended {
 /// Those count that the program itself makes, from its entry point on: the dynamic loader's before
 /// it do not. Nor do those that cannot fail, and whose failure no program could bear: the end of a
 /// thread, the return from a signal, and `futex`, by which threads wake each other.
-#[expect(clippy::zombie_processes, reason = "waitpid(2) reaps it")]
 pub fn run(command: &mut Command, at: Option<(usize, Interference)>) -> Ended {
     let mut stderr = tempfile::tempfile().unwrap();
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr.try_clone().unwrap());
