@@ -1,14 +1,14 @@
 //! The directory of bpffs that holds what is attached to one interface.
 
 use std::{
-    fs::{self, File},
+    fs::{self, DirBuilder, File},
     io,
-    os::linux::fs::MetadataExt,
+    os::{linux::fs::MetadataExt, unix::fs::DirBuilderExt},
     path::{Path, PathBuf},
 };
 
 use super::{bpffs, link::Link};
-use crate::error::Result;
+use crate::{error::Result, trusted};
 
 /// Below the root of bpffs.
 const DIRECTORY: &str = "nicctl";
@@ -78,6 +78,9 @@ impl Slot {
     /// Whether anything is there.
     pub fn exists(&self) -> Result<bool> {
         let action = || format!("look at {}", self.path.display());
+        if let Some(directory) = self.path.parent() {
+            trusted::folder(directory)?;
+        }
         self.path.try_exists().map_err(|error| bpffs::error(action(), &error))
     }
 
@@ -102,7 +105,9 @@ impl Slot {
     /// An empty directory beside it in which to make it. Whatever an earlier process left there
     /// must have been cleared away.
     pub fn stage(&self) -> Result<Self> {
-        make_directory(&bpffs::root()?.join(DIRECTORY))?;
+        let directory = bpffs::root()?.join(DIRECTORY);
+        make_directory(&directory)?;
+        trusted::folder(&directory)?;
         let staged = self.staging();
         make_directory(&staged.path)?;
         Ok(staged)
@@ -134,6 +139,7 @@ impl Slot {
 
     /// Removes every pin that is left, and the directory.
     pub fn remove_directory(&self) -> Result<()> {
+        trusted::folder(&self.path)?;
         remove_directory(&self.path)
             .map_err(|error| bpffs::error(format!("remove {}", self.path.display()), &error))
     }
@@ -170,6 +176,7 @@ fn entries() -> Result<Vec<PathBuf>> {
     let Some(root) = bpffs::existing_root()? else { return Ok(Vec::new()) };
     let directory = root.join(DIRECTORY);
     let action = || format!("read {}", directory.display());
+    trusted::folder(&directory)?;
     match fs::read_dir(&directory) {
         Ok(entries) => entries
             .map(|entry| entry.map(|entry| entry.path()))
@@ -181,7 +188,7 @@ fn entries() -> Result<Vec<PathBuf>> {
 }
 
 fn make_directory(path: &Path) -> Result<()> {
-    match fs::create_dir(path) {
+    match DirBuilder::new().mode(0o700).create(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
             Err(bpffs::error(format!("make {}", path.display()), &error))
         }
