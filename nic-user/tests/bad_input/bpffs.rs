@@ -37,7 +37,7 @@ fn who_may_not_mount_bpffs_gets_the_command() {
         &output,
         4,
         "nicctl: mount bpffs on /sys/fs/bpf: Operation not permitted (os error 1)\n  fix: as root: \
-         mount -t bpf bpf /sys/fs/bpf\n",
+         mount -t bpf -o mode=0700 bpf /sys/fs/bpf\n",
     );
     assert_eq!(sandbox.state(), before);
 }
