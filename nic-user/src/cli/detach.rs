@@ -108,7 +108,9 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     } else {
         named(&args.interfaces, namespace::current_cookie()?, &journals)?
     };
+    let unread = unread(args, &journals);
     let (detached, failure) = detach(targets, args, &journals)?;
+    let failure = failure.or(unread);
     report(args, detached, out)?;
     failure.map_or(Ok(()), |error| Err(error.into()))
 }
@@ -175,6 +177,13 @@ fn attached(wanted: impl Fn(Option<&Attachment>) -> bool) -> Result<Vec<Target>>
 /// The journals that can be read; `nicctl doctor` tells of others.
 fn journaled(journals: &Journals) -> impl Iterator<Item = Journal> {
     journals.all().into_iter().filter_map(|(_, journal)| journal.ok())
+}
+
+/// Why not every journal could be read, where all of them are meant.
+fn unread(args: &Args, journals: &Journals) -> Option<Error> {
+    let is_meant = args.all && !args.keep_settings;
+    let errors = || journals.all().into_iter().find_map(|(_, journal)| journal.err());
+    is_meant.then(errors).flatten()
 }
 
 /// What became of one interface.
