@@ -48,7 +48,7 @@ pub struct Entry {
 impl Leftovers {
     /// Reads them.
     pub fn read(journals: &Journals) -> Self {
-        let journals = journals.all().into_iter();
+        let journals = journals.all().unwrap_or_else(|error| vec![(PathBuf::new(), Err(error))]);
         let mut unread = Vec::new();
         let mut read = |what: Result<Vec<Slot>>| {
             what.unwrap_or_else(|error| {
@@ -66,6 +66,7 @@ impl Leftovers {
         }
         Self {
             journals: journals
+                .into_iter()
                 .map(|(path, journal)| (path, journal.map(Entry::from).map_err(Refusal::from)))
                 .collect(),
             gone: attachments

@@ -123,13 +123,17 @@ pub fn is_gone_or_unseen(journal: &Journal) -> bool {
 
 /// The journals of interfaces that were called `name`, in the network namespace with this cookie,
 /// and are no more.
-pub fn former(journals: &Journals, name: &str, netns_cookie: u64) -> Vec<Journal> {
-    let readable = journals.all().into_iter().filter_map(|(_, journal)| journal.ok());
+///
+/// # Errors
+///
+/// The folder of journals cannot be read.
+pub fn former(journals: &Journals, name: &str, netns_cookie: u64) -> Result<Vec<Journal>> {
+    let readable = journals.all()?.into_iter().filter_map(|(_, journal)| journal.ok());
     let is_former = |journal: &Journal| {
         let Identity { name: former, netns_cookie: netns, .. } = &journal.identity;
         former == name && *netns == netns_cookie && is_gone(journal)
     };
-    readable.filter(is_former).collect()
+    Ok(readable.filter(is_former).collect())
 }
 
 /// Where what is attached to the interface of a journal has its pins.
