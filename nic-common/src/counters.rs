@@ -3,7 +3,7 @@
 //! Nothing that follows from other counters is stored: packets are the sum of the verdicts, spared
 //! bytes are what was not copied.
 
-use crate::policy::Verdict;
+use crate::{layout::layout, policy::Verdict};
 
 /// Bins of the packet-size histogram.
 pub const SIZE_BINS: usize = 31;
@@ -166,6 +166,14 @@ fn add_bins(to: &mut [u64], from: &[u64]) {
         *to = to.wrapping_add(*from);
     }
 }
+
+layout!(RxCounters: verdicts, bytes, header_bytes, copied_bytes, malformed, unparsed, fragments, vlan,
+    tunnelled, no_metadata, redirected, logged_at, sizes, headers);
+layout!(IngressCounters: packets, bytes, linear_bytes, linear_payload_bytes, gro_packets, gro_segments,
+    largest, pulled, pull_failed);
+layout!(TxCounters: packets, bytes, header_bytes, gso_tcp_packets, gso_tcp_segments, gso_udp_packets,
+    gso_udp_segments, over_64k);
+layout!(ForwardCounters: packets, bytes, forwarded);
 
 impl Counters for RxCounters {
     const ZERO: Self = Self {

@@ -6,6 +6,7 @@
 pub mod counters;
 pub mod frame;
 pub mod headers;
+pub mod layout;
 pub mod metadata;
 pub mod policy;
 pub mod record;

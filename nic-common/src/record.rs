@@ -1,13 +1,16 @@
 //! What is known about an attachment, kept in a map of its own beside the counters.
 
-use crate::counters;
+use crate::{
+    counters::{IngressCounters, RxCounters, TxCounters},
+    layout::{Layout, layout, number_of},
+};
 
 /// Facts of one attachment, in host byte order. It lies in a pinned map, so it lives exactly as
 /// long as the programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct AttachRecord {
-    /// [`AttachRecord::LAYOUT`] of the nicctl that attached; anything else is not to be read.
+    /// [`AttachRecord::LAYOUT`] of the nicctl that made the maps. In every release it comes first.
     pub layout: u64,
     /// When it was first attached, in ns since 1970.
     pub attached_at: u64,
@@ -32,11 +35,10 @@ pub struct AttachRecord {
 }
 
 impl AttachRecord {
-    /// Tells layouts of the maps apart: a number of the layout, and the sizes it must have.
-    pub const LAYOUT: u64 = 1 << 32
-        | (size_of::<counters::RxCounters>() as u64) << 20
-        | (size_of::<counters::IngressCounters>() as u64) << 10
-        | size_of::<counters::TxCounters>() as u64;
+    /// The layouts of record and counters as a number. Whoever finds another one looks for every
+    /// field by its name, in the types that the kernel keeps of a map.
+    pub const LAYOUT: u64 =
+        number_of(&[RxCounters::FIELDS, IngressCounters::FIELDS, TxCounters::FIELDS, Self::FIELDS]);
 
     /// TC ingress pulls small packets together.
     pub const PULL: u64 = 1;
@@ -72,8 +74,9 @@ impl AttachRecord {
     }
 }
 
-// SAFETY: a `repr(C)` struct without padding, of types for which every bit pattern is valid.
+// SAFETY: a `repr(C)` struct without padding, as `layout!` asserts, of types for which every bit pattern is valid.
 #[cfg(feature = "user")]
 unsafe impl aya::Pod for AttachRecord {}
 
-const _: () = assert!(size_of::<AttachRecord>() == 88, "no padding in what is copied to a map");
+layout!(AttachRecord: layout, attached_at, loaded_at, netns, ifindex, mode, rx_queues, tx_queues,
+    options, name, version);

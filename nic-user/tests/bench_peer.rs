@@ -35,22 +35,54 @@ struct Served {
     lab: Lab,
     server: Child,
     address: SocketAddr,
+    /// Empty with --from.
+    token: String,
 }
 
 impl Served {
     fn new() -> Self {
+        Self::with(|_| Vec::new())
+    }
+
+    fn with(args: impl Fn(&Lab) -> Vec<String>) -> Self {
         let lab = Lab::new(Shape::default()).unwrap();
         let listen = format!("{}:0", lab.b().ipv4());
-        let mut server = spawn(lab.b(), &["bench", "serve", "--listen", &listen]);
-        let mut line = String::new();
-        BufReader::new(server.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        let address = line.trim_end().strip_prefix("listening on ").unwrap().parse().unwrap();
-        Self { lab, server, address }
+        let args = args(&lab);
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let mut server =
+            spawn(lab.b(), &[&["bench", "serve", "--listen", &listen], &*args].concat());
+        let mut out = BufReader::new(server.stdout.as_mut().unwrap());
+        let mut line = || {
+            let mut line = String::new();
+            out.read_line(&mut line).unwrap();
+            line.trim_end().to_owned()
+        };
+        let address = line().strip_prefix("listening on ").unwrap().parse().unwrap();
+        let token = match args.is_empty() {
+            true => line().strip_prefix("token ").unwrap().to_owned(),
+            false => String::new(),
+        };
+        Self { lab, server, address, token }
+    }
+
+    fn hello(&self) -> Value {
+        json!({"hello": {"version": 2, "token": self.token}})
+    }
+
+    /// Its end, and what it said to whom runs it.
+    fn interrupted(mut self) -> (Option<i32>, String) {
+        signal(&self.server, Signal::SIGINT);
+        let mut said = String::new();
+        self.server.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        (self.server.wait().unwrap().code(), said)
     }
 
     fn bench(&self, args: &[&str]) -> Child {
         let address = self.address.to_string();
-        spawn(self.lab.a(), &[&["bench", "--peer", &address, "--json"], args].concat())
+        spawn(
+            self.lab.a(),
+            &[&["bench", "--peer", &address, "--token", &self.token, "--json"], args].concat(),
+        )
     }
 
     fn connect(&self) -> TcpStream {
@@ -63,7 +95,7 @@ impl Served {
     fn greet(&self) -> BufReader<TcpStream> {
         for _ in 0..1000 {
             let mut stream = BufReader::new(self.connect());
-            if say(&mut stream, &json!({"hello": {"version": 1}}))["hello"].is_object() {
+            if say(&mut stream, &self.hello())["hello"].is_object() {
                 return stream;
             }
         }
@@ -147,15 +179,15 @@ fn whoever_does_not_speak_its_language_is_told_and_sent_away() {
     needs_root!();
     let served = Served::new();
     let long = [b'x'; 100_000];
-    let hello = "{\"hello\":{\"version\":1}}\n";
-    let after = |line: &str| format!("{hello}{line}\n").into_bytes();
+    let hello = served.hello().to_string();
+    let after = |line: &str| format!("{hello}\n{line}\n").into_bytes();
     let udp = |size: u32| json!({"udp": {"from_port": 9, "size": size, "merged": false}});
     for (bytes, reason) in [
         (b"GET / HTTP/1.1\r\n\r\n".to_vec(), "not understood"),
         (b"\x16\x03\x01\0\xff\n".to_vec(), "not understood"),
         (b"\"read\"\n".to_vec(), "must be a hello"),
         (b"{\"hello\":{\"version\":99}}\n".to_vec(), "version 99 is not spoken here"),
-        (after(hello.trim()), "said before"),
+        (after(&hello), "said before"),
         (after("\"read\""), "nothing was begun"),
         (after("{\"run\":\"id\"}"), "not understood"),
         (after(&udp(0).to_string()), "no bytes"),
@@ -213,6 +245,57 @@ fn either_side_can_be_interrupted() {
     assert_eq!(output.status.code(), Some(1));
     let error = String::from_utf8(output.stderr).unwrap();
     assert!(error.contains("`nicctl bench serve` must run there"), "{error}");
+}
+
+#[test]
+fn a_stranger_learns_nothing() {
+    needs_root!();
+    let served = Served::new();
+    let almost = format!("{}x", &served.token[1..]);
+    for token in [json!(null), json!(""), json!(&served.token[1..]), json!(almost), json!("é")] {
+        let hello = json!({"hello": {"version": 2, "token": token}});
+        let answer = served.answer_to(format!("{hello}\n\"read\"\n").as_bytes());
+        let answer: Value = serde_json::from_str(&answer).unwrap();
+        let said = answer["error"].as_str().unwrap();
+        assert!(said.starts_with("it takes the token"), "{answer}");
+    }
+    let address = served.address.to_string();
+    let bench = spawn(served.lab.a(), &["bench", "--peer", &address, "udp-gso"]);
+    let output = bench.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0));
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.contains("the other side says: it takes the token"), "{error}");
+    // It has not kept others out meanwhile.
+    served.greet();
+    assert_eq!(served.interrupted().0, Some(0));
+}
+
+#[test]
+fn those_who_say_nothing_keep_nobody_out_and_are_sent_away() {
+    needs_root!();
+    let served = Served::new();
+    let mut silent: Vec<_> = (0..4).map(|_| served.connect()).collect();
+    // One says its name a byte at a time, and no end of it.
+    silent[0].write_all(b"{\"hello\"").unwrap();
+    drop(served.greet());
+    for stream in &mut silent {
+        let mut said = String::new();
+        stream.read_to_string(&mut said).unwrap();
+        assert!(said.contains("nothing was said for too long"), "{said}");
+    }
+    let (code, said) = served.interrupted();
+    assert_eq!((code, said.matches("sent away").count()), (Some(0), 4), "{said}");
+}
+
+#[test]
+fn only_the_address_that_is_named_is_answered() {
+    needs_root!();
+    let served = Served::with(|lab| vec!["--from".to_owned(), lab.a().ipv4().to_string()]);
+    let hello = b"{\"hello\":{\"version\":2}}\n";
+    assert!(served.answer_to(hello).contains("\"kernel\""));
+    let other = Served::with(|lab| vec!["--from".to_owned(), lab.b().ipv4().to_string()]);
+    assert_eq!(other.answer_to(hello), "");
+    assert_eq!(other.interrupted(), (Some(0), String::new()));
 }
 
 #[test]

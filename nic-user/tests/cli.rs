@@ -51,6 +51,18 @@ fn help_of_every_command_has_examples_and_exit_codes() {
 }
 
 #[test]
+fn the_readme_has_the_exit_codes_of_help() {
+    let readme = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md")).unwrap();
+    let rows = readme.lines().skip_while(|line| *line != "| exit code | meaning |").skip(2);
+    let rows: Vec<_> = rows.map_while(|row| row.strip_prefix("| ")?.strip_suffix(" |")).collect();
+    let help = stdout(&["--help"]);
+    let codes = help.lines().skip_while(|line| *line != "Exit codes:").skip(1);
+    let codes: Vec<_> = codes.map(|line| line.trim_start().replacen("  ", " | ", 1)).collect();
+    assert!(codes.len() > 6, "{help}");
+    assert_eq!(rows, codes);
+}
+
+#[test]
 fn version_is_the_packages() {
     assert_eq!(stdout(&["--version"]), format!("nicctl {}\n", env!("CARGO_PKG_VERSION")));
 }
@@ -104,6 +116,18 @@ fn manual_pages_are_printed_or_written() {
     assert_eq!(stdout(&["man", path]), "");
     let page = fs::read_to_string(dir.path().join("nicctl-decode.1")).unwrap();
     assert!(page.contains("Exit codes:"), "{page}");
+
+    // Not through a link that somebody else may have made.
+    let page = dir.path().join("nicctl-decode.1");
+    let other = dir.path().join("other");
+    fs::write(&other, "kept").unwrap();
+    fs::remove_file(&page).unwrap();
+    std::os::unix::fs::symlink(&other, &page).unwrap();
+    let refused = nicctl(&["man", path]);
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(1), "{said}");
+    assert!(said.contains("symbolic links"), "{said}");
+    assert_eq!(fs::read_to_string(&other).unwrap(), "kept");
 
     let missing = nicctl(&["man", "/nonexistent"]);
     assert_eq!(missing.status.code(), Some(1));

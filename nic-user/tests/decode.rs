@@ -400,7 +400,9 @@ fn a_reader_that_has_had_enough_is_a_success() {
 fn a_full_disk_is_a_failure() {
     let full = fs::File::options().write(true).open("/dev/full").unwrap();
     let output = nicctl().args(["decode", "--hex", TCP]).stdout(full).output().unwrap();
-    assert_fails(&output, 1, "write to standard output: No space left on device (os error 28)");
+    let message =
+        "done, but standard output could not be written: No space left on device (os error 28)";
+    assert_fails(&output, 6, message);
 }
 
 proptest! {

@@ -95,3 +95,20 @@ fn switching_the_log_off_ends_who_follows_it() {
     assert_eq!(late.status.code(), Some(3));
     assert!(String::from_utf8_lossy(&late.stderr).contains("nicctl attach nic-b --log"));
 }
+
+#[test]
+fn an_interface_that_vanishes_ends_who_looks_at_it() {
+    needs_root!();
+    let lab = Lab::new(Shape::default()).unwrap();
+    let _attached = Attached::new(lab.b(), &["--log"]);
+    let log = Follower::start(&on(lab.b(), "log", &[]));
+    let stats = Follower::start(&on(lab.b(), "stats", &["--watch", "0.1"]));
+    log.sees(&lab);
+    let printed = stats.lines.recv_timeout(Duration::from_secs(20)).unwrap();
+    assert!(printed.starts_with("nic-b  "), "{printed}");
+    let delete = || Command::new("ip").args(["link", "delete", "nic-b"]).status().unwrap();
+    assert!(lab.b().run(delete).unwrap().success());
+    for follower in [log, stats] {
+        assert_eq!(follower.end(), (Some(3), "nicctl: nic-b is gone\n".to_owned()));
+    }
+}

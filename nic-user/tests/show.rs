@@ -107,6 +107,36 @@ fn a_veth_is_shown_as_ip_ethtool_and_sysfs_show_it() {
 }
 
 #[test]
+fn an_interface_answers_to_each_of_its_names() {
+    use std::os::unix::ffi::OsStrExt;
+    needs_root!();
+    let lab = lab();
+    let (host, interface) = (lab.a(), lab.a().interface());
+    let (long, short) = ("x".repeat(127), "nic-short");
+    for name in [&*long, short] {
+        shell(host, &format!("ip link property add dev {interface} altname {name}"));
+        assert_eq!(shown(host, name)["name"], interface, "{name}");
+    }
+    let bytes = std::ffi::OsStr::from_bytes(b"nic-\xff");
+    let ip =
+        || Command::new("ip").args(["link", "add"]).arg(bytes).args(["type", "dummy"]).output();
+    if !host.run(ip).unwrap().unwrap().status.success() {
+        return common::say_skipped("a name that is not UTF-8, which this ip does not take");
+    }
+    let output = Command::new(env!("CARGO_BIN_EXE_nicctl"))
+        .arg("show")
+        .arg(bytes)
+        .args(["--netns", host.netns_name(), "--json"])
+        .output()
+        .unwrap();
+    let document = parse(std::str::from_utf8(&output.stdout).unwrap());
+    assert_eq!(document["name"], r"nic-\xff");
+    assert_eq!(shown(host, r"nic-\xff"), document);
+    // sysfs is found, too.
+    assert_eq!(value(&document, "napi", "gro-flush-timeout"), 0);
+}
+
+#[test]
 fn a_tap_is_shown_as_ip_ethtool_and_sysfs_show_it() {
     needs_root!();
     let lab = lab();

@@ -4,6 +4,7 @@
 mod attached;
 mod common;
 mod schema;
+mod tap;
 
 use std::{fs, process::Output};
 
@@ -16,6 +17,7 @@ use nic_user::{
     netlink::link_edit::VethEnd,
 };
 use serde_json::Value;
+use tap::Tap;
 use tempfile::TempDir;
 
 const PROFILE: &str = "
@@ -137,13 +139,16 @@ fn a_setting_that_is_refused_leaves_no_programs() {
     needs_root!();
     let lab = lab();
     let host = lab.b();
-    let before = settings(host, "nic-b");
-    let profile = ProfileFile::new("[link]\nmtu = 2000\n[rps]\nrx-0 = \"nonsense\"\n");
-    let output = attach(host, &["nic-b"], &profile.args());
+    let _tap = Tap::new(host);
+    let before = settings(host, tap::NAME);
+    // Only the program behind a tap knows which packets it takes.
+    let text = "[link]\nmtu = 1400\n[feature]\ntx-tcp-segmentation = true\n";
+    let output = attach(host, &[tap::NAME], &ProfileFile::new(text).args());
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(said.contains("@ link: done, and undone\n"), "{said}");
-    assert!(error_of(&output).contains("set rps.rx-0 to nonsense on nic-b"));
-    assert_untouched(host, "nic-b", &before);
+    let error = error_of(&output);
+    assert!(error.contains("set feature.tx-tcp-segmentation to on on nic-tap"), "{error}");
+    assert_untouched(host, tap::NAME, &before);
 }
 
 /// A veth takes no native XDP with fewer receive queues than its peer has transmit queues. Of a

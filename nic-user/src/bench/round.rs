@@ -191,7 +191,7 @@ impl Round<'_> {
                     let (started, over) = (started.clone(), &over);
                     let interruption = interrupted.then(Interruption::default);
                     let in_thread = interruption.clone();
-                    let thread = scope.spawn(move || {
+                    let thread = thread::Builder::new().spawn_scoped(scope, move || {
                         cpu::pin(cpu)?;
                         let work = prepare()?;
                         in_thread.iter().for_each(Interruption::aim_here);
@@ -208,13 +208,17 @@ impl Round<'_> {
             let window = receive_all(&starting, threads.len())
                 .and_then(|clocks| self.watch(&cpus, &clocks, read));
             over.end();
-            for (thread, interruption) in threads {
+            // All of them end, whatever the first one ended in.
+            let ended = threads.into_iter().map(|(thread, interruption)| {
+                let thread = thread?;
                 if let Some(interruption) = interruption {
                     interruption.until(|| thread.is_finished());
                 }
-                let ended = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-                ended.map_err(|error| Error::io("measure", &error))?;
-            }
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            });
+            let ended: Vec<io::Result<()>> = ended.collect();
+            let ended: io::Result<()> = ended.into_iter().collect();
+            ended.map_err(|error| Error::io("measure", &error))?;
             window
         })
     }

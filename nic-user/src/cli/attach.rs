@@ -62,7 +62,7 @@ Examples:
   nicctl attach veth0 --netns blue --profile ./mine.toml --dry-run")]
 pub(super) struct Args {
     /// Interfaces to attach to
-    #[arg(value_name = "IFACE", required = true, value_parser = name::utf8())]
+    #[arg(value_name = "IFACE", required = true, value_parser = name::interface())]
     interfaces: Vec<String>,
 
     /// Change settings, too: a built-in profile (throughput, latency, forwarding, big-tcp, udp-gso,

@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::{self, Write},
-    net::{Ipv6Addr, SocketAddr, TcpListener},
+    net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener},
     path::{Path, PathBuf},
     rc::Rc,
     time::Duration,
@@ -25,16 +25,22 @@ use crate::{
         copybreak::Sizes,
         html,
         model::Document,
-        peer::{Peer, protocol, serve},
+        peer::{
+            Peer, protocol,
+            serve::{self, Admission, Token},
+        },
         round::Counting,
         runner::{Plan, Progress},
         stop::Stop,
         text,
     },
     error::{Error, Result},
-    report::{json, style::Style},
+    files,
+    report::{json, style::Style, terminal::say},
 };
 
+/// The largest results that are read, in bytes: a hundred times those of all experiments.
+const MAX_RESULTS: u64 = 16 << 20;
 /// Stands for every experiment.
 const ALL: &str = "all";
 
@@ -62,7 +68,7 @@ Examples:
   nicctl bench big-tcp --json > before.json
   nicctl bench copybreak --from eth0
   nicctl bench serve
-  nicctl bench udp-gso --peer 192.0.2.7
+  nicctl bench udp-gso --peer 192.0.2.7 --token TOKEN
   nicctl bench --tx eth1 --rx eth2
   nicctl bench compare before.json after.json"
 )]
@@ -85,20 +91,24 @@ pub(super) struct Args {
     time: Duration,
 
     /// Let copybreak receive packets of the sizes that were counted at this interface
-    #[arg(long, value_name = "IFACE", value_parser = name::utf8())]
+    #[arg(long, value_name = "IFACE", value_parser = name::interface())]
     from: Option<String>,
 
     /// Measure to another machine, where `nicctl bench serve` runs; nothing is changed on either
     #[arg(long, value_name = "HOST[:PORT]", conflicts_with = "from")]
     peer: Option<String>,
 
+    /// The token that `nicctl bench serve` printed there
+    #[arg(long, value_name = "TOKEN", requires = "peer")]
+    token: Option<String>,
+
     /// Measure from this interface to that of --rx, which a cable joins; nobody else may use them
     #[arg(long, value_name = "IFACE", requires = "rx", conflicts_with_all = ["peer", "from"],
-        value_parser = name::utf8())]
+        value_parser = name::interface())]
     tx: Option<String>,
 
     /// Where the cable ends
-    #[arg(long, value_name = "IFACE", requires = "tx", value_parser = name::utf8())]
+    #[arg(long, value_name = "IFACE", requires = "tx", value_parser = name::interface())]
     rx: Option<String>,
 
     /// Write a page with plots to this file, too; it needs no other file
@@ -118,20 +128,25 @@ enum Command {
 
 /// Be the receiving side for `nicctl bench --peer` on another machine
 ///
-/// Serves one machine at a time, until Ctrl-C. It receives what it is asked to, from nobody but
-/// who asked, and says what that took; it changes nothing and runs nothing. Anybody who can reach
-/// the port can have it do that: listen on an address of a network that you trust. Besides the
-/// port, data comes in on others, which the kernel chooses.
+/// Serves one machine at a time, until Ctrl-C: one that knows the token it prints, or with --from one
+/// at that address. It receives what it is asked to, from nobody but who asked, and says what that
+/// took; it changes nothing and runs nothing. The token and all else cross the network as they are:
+/// listen on an address of a network that you trust. Besides the port, data comes in on others,
+/// which the kernel chooses.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   nicctl bench serve
-  nicctl bench serve --listen 192.0.2.7:5243")]
+  nicctl bench serve --listen 192.0.2.7:5243 --from 192.0.2.8")]
 struct ServeArgs {
     /// Where to listen
     #[arg(long, value_name = "ADDR:PORT",
         default_value_t = SocketAddr::from((Ipv6Addr::UNSPECIFIED, protocol::PORT)))]
     listen: SocketAddr,
+
+    /// Serve this address alone, and without a token
+    #[arg(long, value_name = "ADDRESS")]
+    from: Option<IpAddr>,
 }
 
 /// Compare two runs: rates, and whether their ratios agree
@@ -185,20 +200,27 @@ fn serve(args: &ServeArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     let fail = |error| Error::io(format!("listen on {}", args.listen), &error);
     let listener = TcpListener::bind(args.listen).map_err(fail)?;
     writeln!(out, "listening on {}", listener.local_addr().map_err(fail)?)?;
+    let admission = match args.from {
+        Some(address) => Admission::From(address),
+        None => {
+            let token = Token::random()?;
+            writeln!(out, "token {token}")?;
+            Admission::Token(token)
+        }
+    };
     out.flush()?;
     let stop = Stop::default();
     let to_end = stop.clone();
     signals::on_end(move || to_end.request())?;
     // Standard output has been told what there is to know; who comes and goes is a remark.
-    serve::serve(&listener, &stop, &|remark: &str| eprintln!("nicctl: {remark}"))?;
+    serve::serve(&listener, &admission, &stop, &|remark: &str| say(remark))?;
     Ok(())
 }
 
 fn read(path: &Path) -> Result<Document> {
-    let action = format!("read {}", path.display());
-    let text = fs::read(path).map_err(|error| Error::io(&action, &error))?;
+    let text = files::read(path, "results", MAX_RESULTS)?;
     serde_json::from_slice(&text).map_err(|error| {
-        Error::failed(format!("{action}: {error}"))
+        Error::failed(format!("read results {}: {error}", path.display()))
             .with_fix("it must be what `nicctl bench --json` prints")
     })
 }
@@ -277,7 +299,7 @@ fn run_at(args: &Args, sizes: Option<Sizes>, place: Place, stop: &Stop) -> Resul
 
 fn place(args: &Args) -> Result<Place> {
     match &args.peer {
-        Some(host) => Ok(Place::Peer(Rc::new(Peer::connect(host)?))),
+        Some(host) => Ok(Place::Peer(Rc::new(Peer::connect(host, args.token.as_deref())?))),
         None => Ok(Place::Lab),
     }
 }

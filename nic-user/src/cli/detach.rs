@@ -38,7 +38,7 @@ Examples:
 pub(super) struct Args {
     /// Interfaces to detach from
     #[arg(value_name = "IFACE", required_unless_present_any = ["all", "gone"],
-        conflicts_with_all = ["all", "gone"], value_parser = name::utf8())]
+        conflicts_with_all = ["all", "gone"], value_parser = name::interface())]
     interfaces: Vec<String>,
 
     /// Detach from every interface, in every network namespace

@@ -34,7 +34,7 @@ Examples:
   nicctl doctor eth0 --json | jq '.interfaces[].findings[] | select(.status != \"ok\")'")]
 pub(super) struct Args {
     /// Interfaces to look at, besides the machine
-    #[arg(value_name = "IFACE", value_parser = name::utf8())]
+    #[arg(value_name = "IFACE", value_parser = name::interface())]
     interfaces: Vec<String>,
 
     /// The network namespace that the interfaces are in, as `ip netns` names it

@@ -50,11 +50,11 @@ Examples:
   nicctl forward eth0 eth1 --l3 --in-kernel --json")]
 pub(super) struct Args {
     /// One interface
-    #[arg(value_name = "A", value_parser = name::utf8())]
+    #[arg(value_name = "A", value_parser = name::interface())]
     first: String,
 
     /// The other one
-    #[arg(value_name = "B", value_parser = name::utf8())]
+    #[arg(value_name = "B", value_parser = name::interface())]
     second: String,
 
     /// Route IP packets instead of handing on frames

@@ -28,7 +28,7 @@ Examples:
   nicctl log --json")]
 pub(super) struct Args {
     /// Interface to follow; all attached ones if there is none
-    #[arg(value_name = "IFACE", value_parser = name::utf8())]
+    #[arg(value_name = "IFACE", value_parser = name::interface())]
     interface: Option<String>,
 
     /// The network namespace that the interface is in, as `ip netns` names it

@@ -7,6 +7,7 @@ mod completions;
 mod decode;
 mod detach;
 mod doctor;
+mod exit;
 mod forward;
 mod list;
 mod located;
@@ -25,21 +26,13 @@ mod stats;
 mod target;
 
 use std::{
-    io::{self, BufWriter, Write},
+    io::{self, Write},
     process::ExitCode,
 };
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::error::{Error, Kind};
-
-const EXIT_CODES: &str = "\
-Exit codes:
-  0  done, or there was nothing to do
-  1  failed
-  2  the command line makes no sense
-  3  no such interface, or nothing is attached to it
-  4  not permitted";
+use crate::{error::Kind, offload, report::terminal::Terminal};
 
 /// eBPF/XDP offload toolkit for Linux network interfaces
 #[derive(Debug, Parser)]
@@ -105,64 +98,49 @@ impl Command {
 
 /// Runs `nicctl` with this process's arguments.
 pub fn main() -> ExitCode {
-    let cli = command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
-    match cli {
-        Ok(cli) => run(cli.command),
-        Err(error) => {
-            // Help and version go to standard output and are a success.
-            let _ = error.print();
-            ExitCode::from(if error.use_stderr() { Kind::Usage as u8 } else { 0 })
-        }
-    }
+    let cli = command().try_get_matches().and_then(|matches| {
+        let name = matches.subcommand_name().unwrap_or_default().to_owned();
+        Ok((name, Cli::from_arg_matches(&matches)?.command))
+    });
+    let code = match (offload::refuse_those_of_a_file(), cli) {
+        (Err(error), _) => exit::code("", &Err(error.into()), Ok(())),
+        (Ok(()), Ok((name, command))) => run(&name, command),
+        (Ok(()), Err(error)) => answer(&error),
+    };
+    ExitCode::from(code)
 }
 
 /// The whole command line. Every command's help ends with the exit codes.
 fn command() -> clap::Command {
     let with_exit_codes = |command: clap::Command| {
+        let codes = exit::help();
         let help = match command.get_after_help() {
-            Some(help) => format!("{help}\n\n{EXIT_CODES}"),
-            None => EXIT_CODES.to_owned(),
+            Some(help) => format!("{help}\n\n{codes}"),
+            None => codes,
         };
         command.after_help(help)
     };
     with_exit_codes(Cli::command()).mut_subcommands(with_exit_codes)
 }
 
-fn run(command: Command) -> ExitCode {
-    let mut out = BufWriter::with_capacity(64 << 10, io::stdout().lock());
+fn run(name: &str, command: Command) -> u8 {
+    let mut out = Terminal::new(io::stdout().lock());
     let result = command.run(&mut out);
     // What was good is printed before what went wrong.
-    let flushed = out.flush().map_err(anyhow::Error::from);
-    match result.and(flushed) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(&error),
-    }
+    let flushed = out.flush();
+    exit::code(name, &result, flushed)
 }
 
-/// Reports `error` and tells its exit code.
-///
-/// The library wraps what it meets in [`Error`]; a bare [`io::Error`] is one of standard output.
-fn fail(error: &anyhow::Error) -> ExitCode {
-    if error.is::<plan::ChangesPending>() {
-        return ExitCode::from(plan::CHANGES_PENDING);
+/// Prints what clap has to say instead of a command: help and version, which were asked for, or
+/// what is wrong with the command line, where that may have anything in it.
+fn answer(answer: &clap::Error) -> u8 {
+    if !answer.use_stderr() {
+        return exit::code("", &Ok(()), answer.print());
     }
-    let mut kind = Kind::Failed;
-    let mut message = format!("{error:#}");
-    if let Some(error) = error.downcast_ref::<io::Error>() {
-        if error.kind() == io::ErrorKind::BrokenPipe {
-            // Whoever reads the output has had enough of it.
-            return ExitCode::SUCCESS;
-        }
-        message = format!("write to standard output: {error}");
-    } else if let Some(error) = error.downcast_ref::<Error>() {
-        kind = error.kind();
-        if let Some(fix) = error.fix() {
-            message = format!("{message}\n  fix: {fix}");
-        }
-    }
+    let mut lines = Terminal::new(io::stderr());
     // There is nowhere left to report that standard error is gone.
-    let _ = writeln!(io::stderr(), "nicctl: {message}");
-    ExitCode::from(kind as u8)
+    let _ = write!(lines, "{}", answer.render()).and_then(|()| lines.flush());
+    Kind::Usage as u8
 }
 
 #[cfg(test)]

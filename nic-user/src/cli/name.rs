@@ -1,6 +1,18 @@
 //! Names of interfaces and network namespaces as arguments.
 
+use std::os::unix::ffi::OsStrExt;
+
 use clap::builder::{OsStringValueParser, TypedValueParser};
+
+use crate::netlink;
+
+/// The name of an interface, which may be any bytes; those that are not UTF-8 are escaped.
+pub(super) fn interface() -> impl TypedValueParser<Value = String> {
+    OsStringValueParser::new().map(|name| match name.into_string() {
+        Ok(name) => name,
+        Err(name) => netlink::name::text(name.as_bytes()),
+    })
+}
 
 /// A name of any bytes from the command line; one that is not UTF-8 is a usage error that shows it.
 pub(super) fn utf8() -> impl TypedValueParser<Value = String> {

@@ -9,7 +9,7 @@ use crate::{
     error::{Error, Kind},
     nic::namespace,
     offload::Lock,
-    report::{json, style::Style},
+    report::{json, style::Style, terminal::say},
     transaction,
 };
 
@@ -45,7 +45,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         if device.is_err() {
             return Err(error.into());
         }
-        eprintln!("nicctl: {error}");
+        say(error);
     }
     let mut device = device?;
     let restored = if args.dry_run {

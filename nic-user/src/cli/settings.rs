@@ -26,7 +26,7 @@ use crate::{
 #[derive(Debug, Args)]
 pub(super) struct InterfaceArgs {
     /// The interface
-    #[arg(value_name = "IFACE", value_parser = name::utf8())]
+    #[arg(value_name = "IFACE", value_parser = name::interface())]
     interface: String,
 
     /// The network namespace that the interface is in, as `ip netns` names it
@@ -63,7 +63,9 @@ pub(super) fn plan(
     let obtained = obtained(journals, device)?;
     let current = device.read()?;
     let Present { xdp, limits } = Present::on(device.nic())?;
-    let context = Context { identity: &identity, xdp, limits: &limits, obtained: &obtained };
+    let around = &device.surroundings();
+    let context =
+        Context { identity: &identity, xdp, limits: &limits, around, obtained: &obtained };
     control::plan(desired, &current, &context)
 }
 

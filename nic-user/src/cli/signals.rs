@@ -18,7 +18,7 @@ pub(super) fn on_end(end: impl FnOnce() + Send + 'static) -> Result<()> {
         [interrupt.map_err(fail)?, terminate.map_err(fail)?, hangup.map_err(fail)?]
     };
     drop(entered);
-    thread::spawn(move || {
+    let waiting = thread::Builder::new().spawn(move || {
         runtime.block_on(async {
             tokio::select! {
                 _ = interrupt.recv() => {}
@@ -32,5 +32,5 @@ pub(super) fn on_end(end: impl FnOnce() + Send + 'static) -> Result<()> {
             thread::park();
         }
     });
-    Ok(())
+    waiting.map(drop).map_err(fail)
 }

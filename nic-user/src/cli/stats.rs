@@ -14,11 +14,12 @@ use super::{located, name, target};
 use crate::{
     counters::{Snapshot, View, model::Document, rates::Rates, text},
     error::{Error, Result},
-    report::{json, style::Style},
+    offload::Attachment,
+    report::{
+        json,
+        style::{Control, Style},
+    },
 };
-
-/// Moves the cursor home and clears the terminal.
-const CLEAR: &str = "\x1b[H\x1b[2J";
 
 /// Show what is counted: packets, bytes and verdicts of every queue, and their totals
 ///
@@ -38,7 +39,7 @@ Examples:
   nicctl stats --json | jq '.interfaces[] | {name, rx: .total.rx.packets}'")]
 pub(super) struct Args {
     /// Interfaces; all attached ones if there are none
-    #[arg(value_name = "IFACE", value_parser = name::utf8())]
+    #[arg(value_name = "IFACE", value_parser = name::interface())]
     interfaces: Vec<String>,
 
     /// The network namespace that the interfaces are in, as `ip netns` names it
@@ -88,6 +89,9 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let mut unreadable = None;
     show(args, out, || {
         let (mut snapshots, error) = located::snapshots(&args.interfaces, args.netns.as_deref())?;
+        if args.watch.is_some() && !args.interfaces.is_empty() {
+            all_are_there(&snapshots)?;
+        }
         unreadable = unreadable.take().or(error);
         if args.interfaces.is_empty() {
             retain_with_queue(&mut snapshots, args.queue)?;
@@ -95,6 +99,14 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         Ok(snapshots)
     })?;
     unreadable.map_or(Ok(()), |error| Err(error.into()))
+}
+
+/// Nothing changes any more at an interface that is gone.
+fn all_are_there(snapshots: &[Snapshot]) -> Result<()> {
+    match snapshots.iter().find(|snapshot| snapshot.mode == Attachment::GONE) {
+        Some(Snapshot { name, .. }) => Err(Error::not_found(format!("{name} is gone"))),
+        None => Ok(()),
+    }
 }
 
 /// Of several interfaces, keeps those that have this queue.
@@ -194,7 +206,7 @@ impl Printer<'_> {
             json::write_line(&mut *self.out, &document)?;
         } else {
             if self.clear {
-                write!(self.out, "{CLEAR}")?;
+                write!(self.out, "{}", Control::Clear)?;
             }
             self.text(before, now)?;
             writeln!(self.out)?;
@@ -310,8 +322,9 @@ mod tests {
     #[test]
     fn a_terminal_is_cleared_before_every_tick() {
         let text = watched(false, true);
-        assert_eq!(text.matches(CLEAR).count(), 3);
-        assert!(text.starts_with(CLEAR));
+        let clear = Control::Clear.to_string();
+        assert_eq!(text.matches(&clear).count(), 3);
+        assert!(text.starts_with(&clear));
         assert!(!watched(true, true).contains('\x1b'));
     }
 

@@ -4,6 +4,7 @@ use crate::{
     error::{Error, Kind, Result},
     nic::{self, InterfaceName, Nic, namespace::NetNs, resolve},
     offload::{Attachment, Slot},
+    report::terminal::say,
 };
 
 /// Goes to the network namespace of that name, with everything this process does from now on.
@@ -78,7 +79,7 @@ pub(super) fn not_attached(name: &str, netns: Option<&str>) -> Error {
 /// Tells that another nicctl holds the lock.
 pub(super) fn say_waiting(holder: Option<u32>) {
     match holder {
-        Some(pid) => eprintln!("nicctl: waiting for another nicctl (process {pid})"),
-        None => eprintln!("nicctl: waiting for another nicctl"),
+        Some(pid) => say(format_args!("waiting for another nicctl (process {pid})")),
+        None => say("waiting for another nicctl"),
     }
 }

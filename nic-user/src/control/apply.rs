@@ -373,7 +373,7 @@ fn note_obtained(journal: &mut Journal, change: &Change, outcome: &Outcome) {
 /// What the device made of `change`, by what it reads now.
 fn outcome(change: &Change, current: &Settings) -> Outcome {
     let Some(setting) = current.get(&change.key) else { return Outcome::Gone };
-    let got = &setting.value;
+    let got = &setting.state();
     if plan::is_now(&change.key, setting, &change.to) {
         return Outcome::AsAsked;
     }

@@ -7,7 +7,10 @@ use serde::{Deserialize, Serialize};
 use crate::{
     error::{Error, Result},
     netlink,
-    nic::setting::{Group, Settings, Value},
+    nic::{
+        setting::{Group, Settings, Value},
+        surroundings::Surroundings,
+    },
 };
 
 /// An interface whose settings can be read and written.
@@ -49,6 +52,11 @@ pub trait Device {
 
     /// Whether an interface with this index is in the network namespace of this one.
     fn is_there(&self, ifindex: u32) -> bool;
+
+    /// What limits its settings besides its driver.
+    fn surroundings(&self) -> Surroundings {
+        Surroundings::default()
+    }
 
     /// Speed of its link in Mbit/s, where it has one.
     fn speed(&self) -> Option<u32>;

@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     device::{Device, Identity},
-    plan,
+    plan, rules,
 };
 use crate::{
     error::{Error, Result},
@@ -119,6 +119,7 @@ impl Fake {
             ("coalesce.rx-usecs", number(3, 0, 1000)),
             ("feature.rx-gro", Setting::new(false)),
             ("feature.rx-lro", Setting::new(true)),
+            ("feature.tx-checksum-ip-generic", Setting::new(true)),
             ("feature.tx-scatter-gather", Setting::new(true)),
             ("feature.tx-tcp-segmentation", Setting::new(true)),
             ("feature.tx-tcp6-segmentation", Setting::new(true)),
@@ -181,6 +182,10 @@ impl Fake {
             (value, None) => value.clone(),
             (_, Some(_)) => return Err(einval()),
         };
+        setting.requested = value.requested().map(Value::Switch);
+        if setting.requested.is_some() {
+            return Ok(());
+        }
         setting.value = value.clone();
         self.disturb(&key, &value);
         Ok(())
@@ -230,6 +235,25 @@ impl Fake {
                 setting.value = default.clone();
             }
             setting.default = Some(default);
+        }
+    }
+
+    /// As `netdev_fix_features`: what depends on others goes off and comes on with them.
+    fn fix_features(&mut self) {
+        let before = self.settings.clone();
+        let features = before.iter().filter(|(key, _)| key.group == Group::Feature);
+        let wanted: BTreeMap<&str, bool> = features
+            .map(|(key, s)| (key.name.as_str(), s.requested.as_ref().unwrap_or(&s.value)))
+            .map(|(name, value)| (name, *value == Value::Switch(true)))
+            .collect();
+        let lost = rules::fix(self.identity.driver.as_deref(), wanted.clone()).lost;
+        for (name, on) in wanted {
+            let Some(setting) = self.settings.get_mut(&Key::new(Group::Feature, name)) else {
+                continue;
+            };
+            let is_lost = lost.contains_key(name);
+            setting.value = (on && !is_lost).into();
+            setting.requested = is_lost.then(|| true.into());
         }
     }
 
@@ -309,6 +333,9 @@ impl Device for Fake {
                 }
                 _ => self.set(group, name, value)?,
             }
+        }
+        if group == Group::Feature {
+            self.fix_features();
         }
         match fault {
             Some(Fault::KillAfter) => kill(),

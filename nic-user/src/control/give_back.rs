@@ -98,7 +98,7 @@ pub(super) fn differing(originals: &BTreeMap<Key, Value>, current: &Settings) ->
         .iter()
         .filter_map(|(key, was)| {
             let setting = current.get(key)?;
-            (!plan::is_now(key, setting, was)).then(|| change(key, &setting.value, was))
+            (!plan::is_now(key, setting, was)).then(|| change(key, &setting.state(), was))
         })
         .collect()
 }
@@ -160,7 +160,10 @@ impl Run<'_> {
         let reverse = round.is_multiple_of(2);
         let fewer_queues = plan::gets_fewer_queues(&differing);
         // The reverse of the order in which the opposite was done.
-        let stage = |key: &Key| rules::stage_of(key, fewer_queues != reverse);
+        let stage = |change: &Change| {
+            let to = if reverse { &change.from } else { &change.to };
+            rules::stage_of(&change.key, to, fewer_queues != reverse)
+        };
         let stages = plan::by_stage(differing, stage);
         let mut writes: Vec<Vec<Change>> = stages.into_values().collect();
         if reverse {

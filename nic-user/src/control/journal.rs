@@ -6,7 +6,7 @@
 use std::{
     collections::BTreeMap,
     fs::{self, File},
-    io::{self, Read, Write},
+    io::{self, Write},
     path::{Path, PathBuf},
 };
 
@@ -22,6 +22,7 @@ use crate::{
         setting::{Key, Value},
         sysfs,
     },
+    trusted,
 };
 
 /// Where journals are.
@@ -239,14 +240,13 @@ impl Journals {
     pub fn save(&self, journal: &Journal, durability: Durability) -> Result<()> {
         let path = self.path(&journal.identity);
         let action = || format!("write journal {}", path.display());
-        fs::create_dir_all(&self.dir)
-            .and_then(|()| self.replace(&path, journal, durability))
-            .map_err(|error| Error::io(action(), &error))
+        trusted::make_folder(&self.dir).map_err(|error| error.while_doing(action()))?;
+        self.replace(&path, journal, durability).map_err(|error| Error::io(action(), &error))
     }
 
     fn replace(&self, path: &Path, journal: &Journal, durability: Durability) -> io::Result<()> {
         let new = path.with_extension("new");
-        let mut file = File::create(&new)?;
+        let mut file = trusted::create(&new)?;
         file.write_all(&serde_json::to_vec_pretty(journal)?)?;
         if durability == Durability::Synced {
             file.sync_all()?;
@@ -298,13 +298,11 @@ impl Journals {
 
 fn load(path: &Path) -> Result<Option<Journal>> {
     let action = format!("read journal {}", path.display());
-    let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(MAX_BYTES).read_to_end(&mut bytes));
-    match read {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(Error::io(action, &error)),
-        Ok(_) => {}
-    }
+    let read = || match path.parent().map(trusted::folder).transpose()? {
+        Some(true) => trusted::read(path, MAX_BYTES),
+        _ => Ok(None),
+    };
+    let Some(bytes) = read().map_err(|error| error.while_doing(&action))? else { return Ok(None) };
     decode(&bytes).map(Some).map_err(|(what, fix)| {
         Error::failed(format!("{action}: {what}")).with_fix(format!("{fix} {}", path.display()))
     })

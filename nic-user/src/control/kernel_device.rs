@@ -10,6 +10,7 @@ use crate::{
         Nic, namespace,
         setting::{Group, Settings, Value},
         settings,
+        surroundings::Surroundings,
         sysfs::Sysfs,
     },
 };
@@ -89,6 +90,10 @@ impl Device for KernelDevice {
     fn is_there(&self, ifindex: u32) -> bool {
         let found = Links::open().and_then(|mut links| links.by_index(ifindex));
         !found.is_err_and(|error| error.is_gone())
+    }
+
+    fn surroundings(&self) -> Surroundings {
+        Surroundings::of(&self.nic)
     }
 
     /// The kernel refuses to tell it, or says -1, while the link is down.

@@ -172,13 +172,13 @@ const ALIASES: &[(&str, &str, &[&str])] = &[
     ("rxhash", "receive-hashing", &["rx-hashing"]),
 ];
 
-/// The features that one of ethtool's names stands for: its short name, and the kernel's names.
+/// The features that one of ethtool's names stands for: that name, and the kernel's.
 pub fn alias(group: Group, name: &str) -> Option<(&'static str, &'static [&'static str])> {
     if group != Group::Feature {
         return None;
     }
     let row = ALIASES.iter().find(|(short, long, _)| name == *short || name == *long);
-    row.map(|&(short, _, features)| (short, features))
+    row.map(|&(short, long, features)| (if name == long { long } else { short }, features))
 }
 
 /// Whether nicctl knows that there can be such a setting; always, where names depend on the
@@ -228,7 +228,7 @@ mod tests {
                 assert!(FEATURES.contains(feature), "{feature}");
             }
             assert_eq!(alias(Group::Feature, short), Some((*short, *features)));
-            assert_eq!(alias(Group::Feature, long), Some((*short, *features)));
+            assert_eq!(alias(Group::Feature, long), Some((*long, *features)));
             assert!(!FEATURES.contains(short) && !FEATURES.contains(long));
         }
         assert_eq!(alias(Group::Ring, "rx"), None);

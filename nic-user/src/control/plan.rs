@@ -23,8 +23,9 @@ use crate::{
     error::{Error, Result},
     netlink::ethtool::channels::ChannelCounts,
     nic::{
-        Nic,
+        Nic, cpus,
         setting::{Group, Key, Settings, Value},
+        surroundings::Surroundings,
     },
 };
 
@@ -49,6 +50,8 @@ pub struct Context<'a> {
     pub xdp: Xdp,
     /// The most that settings may be with that program.
     pub limits: &'a [(Key, u64)],
+    /// What limits its settings besides its driver.
+    pub around: &'a Surroundings,
     /// What the device made of what it was asked before.
     pub obtained: &'a BTreeMap<Key, Obtained>,
 }
@@ -156,12 +159,37 @@ fn set_channels(counts: &mut ChannelCounts, name: &str, count: u32) {
 /// Everything that is wanted and can not be, with the way out: unknown or absent settings, values
 /// of the wrong kind or out of limits, what is fixed, contradictions. Nothing was changed.
 pub fn plan(desired: &Desired, current: &Settings, context: &Context<'_>) -> Result<Plan> {
+    let desired = &for_each_queue(desired, current);
     check_read(desired, current, &context.identity.name)?;
     let mut planner = Planner::new(current, context);
     planner.decide_all(desired);
+    planner.check_queues();
+    planner.check_napis();
+    planner.check_mtu();
+    planner.check_features(desired);
     planner.find_contradictions(desired);
     planner.warn();
     planner.finish()
+}
+
+/// Puts every queue or interrupt in the place of `rx-*`, unless it is asked for by its own name.
+fn for_each_queue(desired: &Desired, current: &Settings) -> Desired {
+    let mut each = Desired::new();
+    for (key, request) in desired {
+        let has_cpus = cpus::notation(key.group).is_some();
+        let prefix = key.name.strip_suffix('*').filter(|_| has_cpus);
+        let is_meant = |known: &&Key| {
+            known.group == key.group && prefix.is_some_and(|prefix| known.name.starts_with(prefix))
+        };
+        let mut meant = current.keys().filter(is_meant).peekable();
+        if meant.peek().is_none() {
+            each.insert(key.clone(), request.clone());
+        }
+        for key in meant.filter(|key| !desired.contains_key(key)) {
+            each.insert(key.clone(), request.clone());
+        }
+    }
+    each
 }
 
 /// Refuses to plan without knowing what is wanted, or may be changed besides: what cannot be read
@@ -198,11 +226,11 @@ pub(super) fn gets_fewer_queues<'a>(changes: impl IntoIterator<Item = &'a Change
 
 pub(super) fn by_stage(
     changes: impl IntoIterator<Item = Change>,
-    stage: impl Fn(&Key) -> usize,
+    stage: impl Fn(&Change) -> usize,
 ) -> BTreeMap<usize, Vec<Change>> {
     let mut stages: BTreeMap<usize, Vec<Change>> = BTreeMap::new();
     for change in changes {
-        stages.entry(stage(&change.key)).or_default().push(change);
+        stages.entry(stage(&change)).or_default().push(change);
     }
     stages
 }

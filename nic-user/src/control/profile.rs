@@ -2,8 +2,6 @@
 
 use std::{
     borrow::Cow,
-    fs::File,
-    io::Read,
     path::{Path, PathBuf},
 };
 
@@ -18,6 +16,7 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
+    files,
     nic::{name, setting::Group},
 };
 
@@ -195,17 +194,7 @@ impl Source {
 
 fn read(path: &Path) -> Result<String> {
     let shown = path.display();
-    let action = format!("read profile {shown}");
-    let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes))
-        .map_err(|error| Error::io(&action, &error))?;
-    if bytes.len() as u64 > MAX_BYTES {
-        return Err(Error::usage(format!(
-            "profile {shown} is larger than {} KiB: it is something else",
-            MAX_BYTES >> 10
-        )));
-    }
+    let bytes = files::read(path, "profile", MAX_BYTES)?;
     String::from_utf8(bytes).map_err(|error| {
         let good = error.utf8_error().valid_up_to();
         let before = error.as_bytes().get(..good).unwrap_or_default();

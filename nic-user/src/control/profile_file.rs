@@ -15,7 +15,7 @@ use super::{
 use crate::{
     error::{Error, Result},
     nic::{
-        name,
+        cpus, name,
         setting::{Group, Key, Value},
     },
 };
@@ -95,8 +95,8 @@ impl Parser<'_> {
                 Group::ALL.map(Group::name).into_iter().chain([DESCRIPTION, EXTENDS, MATCH]);
             return Err(self.unknown_key(key, "a profile", names));
         };
-        // What goes by its kernel name is put over what goes by one of ethtool's names for
-        // several features, wherever it is written: the more precise wins.
+        // "keep" by the kernel's name makes an exception of what goes by one of ethtool's names
+        // for several features, wherever it is written.
         let (aliases, plain): (Vec<_>, Vec<_>) = self
             .table(key, value)?
             .iter()
@@ -104,7 +104,7 @@ impl Parser<'_> {
         for (name, value) in aliases.into_iter().chain(plain) {
             let key = self.setting(group, name)?;
             let wanted = self.wanted(&key, value)?;
-            wanted::add(settings, key, wanted, self.origin(line_of(self.text, &name.span())));
+            wanted::add(settings, key, wanted, self.origin(line_of(self.text, &name.span())))?;
         }
         Ok(())
     }
@@ -127,9 +127,15 @@ impl Parser<'_> {
 
     fn wanted(&self, key: &Key, value: &Entry<'_>) -> Result<Wanted> {
         let wanted = match value.get_ref() {
+            DeValue::Boolean(on) if cpus::notation(key.group).is_some() => {
+                Wanted::of(key, if *on { "on" } else { "off" })
+            }
+            DeValue::Integer(number) if cpus::notation(key.group).is_some() => {
+                Wanted::of(key, number.as_str())
+            }
             DeValue::Boolean(on) => Ok(Wanted::Value(Value::Switch(*on))),
             DeValue::Integer(_) => self.number(value).map(|n| Wanted::Value(Value::Number(n))),
-            DeValue::String(text) => text.parse(),
+            DeValue::String(text) => Wanted::of(key, text),
             _ => Err("takes a number, true, false, or a string".to_owned()),
         };
         wanted.map_err(|what| self.error_at(value, format_args!("{key} {what}")))

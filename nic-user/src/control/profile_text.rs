@@ -19,6 +19,8 @@ pub fn write_profile(interface: &str, settings: &Settings, out: &mut dyn Write) 
         let of_group = settings.iter().filter(|(key, setting)| {
             key.group == group
                 && setting.access == Access::ReadWrite
+                // Something else keeps it off; off would take the request away.
+                && setting.requested.is_none()
                 && is_lasting(key)
                 && !rules::is_without_effect(key, settings)
         });
@@ -81,7 +83,7 @@ mod tests {
             plan::{Context, Plan, Xdp, plan},
             profile_file,
         },
-        nic::setting::Setting,
+        nic::{setting::Setting, surroundings::Surroundings},
     };
 
     fn text(fake: &Fake) -> String {
@@ -94,7 +96,13 @@ mod tests {
         let desired = profile_file::parse("p", false, profile).unwrap().settings;
         let obtained = BTreeMap::new();
         let (identity, obtained) = (&fake.identity, &obtained);
-        let context = Context { identity, xdp: Xdp::None, limits: &[], obtained };
+        let context = Context {
+            identity,
+            xdp: Xdp::None,
+            limits: &[],
+            around: &Surroundings::default(),
+            obtained,
+        };
         plan(&desired, &fake.settings, &context).unwrap()
     }
 

@@ -2,11 +2,13 @@
 //! besides, what contradicts what, and what is interrupted.
 
 mod contradictions;
+mod features;
 mod interruptions;
 mod order;
 
 pub use self::{
     contradictions::{CONTRADICTIONS, Contradiction, State, WARNINGS, Warning, is_without_effect},
+    features::{Being, DEPENDENCIES, Dependency, Fixed, fix},
     interruptions::{Interruption, interruption},
     order::{DISTURBANCES, Disturbance, ORDER, Stage, When, overwritten_by, stage_of},
 };
@@ -86,7 +88,7 @@ mod tests {
     }
 
     fn before(first: &str, then: &str) -> bool {
-        stage_of(&key(first), false) < stage_of(&key(then), false)
+        stage_of(&key(first), &false.into(), false) < stage_of(&key(then), &false.into(), false)
     }
 
     #[test]
@@ -100,24 +102,38 @@ mod tests {
         assert!(before("napi.threaded", "napi.8193/threaded"));
         assert!(before("channels.rx", "rss.indirection"));
         assert_eq!(
-            stage_of(&key("ring.tcp-data-split"), false),
-            stage_of(&key("ring.hds-thresh"), false)
+            stage_of(&key("ring.tcp-data-split"), &true.into(), false),
+            stage_of(&key("ring.hds-thresh"), &true.into(), false)
         );
     }
 
     #[test]
+    fn what_needs_others_comes_on_with_them() {
+        let stage = |name, on: bool| stage_of(&key(name), &on.into(), false);
+        assert_eq!(stage("feature.rx-gro-hw", true), stage("feature.rx-checksum", true));
+        assert!(stage("feature.rx-gro-hw", false) < stage("feature.rx-checksum", true));
+    }
+
+    #[test]
     fn the_table_of_flows_goes_before_queues_do() {
-        assert!(stage_of(&key("rss.indirection"), true) < stage_of(&key("channels.rx"), true));
+        assert!(
+            stage_of(&key("rss.indirection"), &2_u64.into(), true)
+                < stage_of(&key("channels.rx"), &2_u64.into(), true)
+        );
     }
 
     #[test]
     fn every_group_has_its_place_and_every_row_its_source() {
         for group in Group::ALL {
-            assert!(stage_of(&Key::new(group, "anything"), false) < ORDER.len(), "{group}");
+            assert!(
+                stage_of(&Key::new(group, "anything"), &true.into(), false) < ORDER.len(),
+                "{group}"
+            );
         }
         assert!(ORDER.iter().all(|row| !row.why.is_empty() && !row.source.is_empty()));
         assert!(DISTURBANCES.iter().all(|row| !row.source.is_empty()));
         assert!(CONTRADICTIONS.iter().all(|row| !row.source.is_empty()));
+        assert!(DEPENDENCIES.iter().all(|row| !row.source.is_empty() && !row.needs.is_empty()));
         assert!(WARNINGS.iter().all(|row| !row.source.is_empty()));
         assert!(INTERRUPTIONS.iter().all(|row| !row.source.is_empty()));
     }

@@ -7,7 +7,10 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use super::names;
 use crate::{
     error::{Error, Result},
-    nic::setting::{Key, Value},
+    nic::{
+        cpus::{self, Choice},
+        setting::{Key, Value},
+    },
 };
 
 /// What a setting is to be.
@@ -42,6 +45,22 @@ impl FromStr for Wanted {
                 None => Self::Value(number_or_text(text)?),
             },
         })
+    }
+}
+
+impl Wanted {
+    /// Reads what a setting is to be. Sets of CPUs stay as they are written: digits are not always
+    /// a number there.
+    pub fn of(key: &Key, text: &str) -> Result<Self, String> {
+        let Some(notation) = cpus::notation(key.group).filter(|_| text != "keep") else {
+            return text.parse();
+        };
+        match Choice::parse(text, notation) {
+            Some(_) if !text.is_empty() => Ok(Self::Value(Value::Text(text.to_owned()))),
+            _ => Err(format!(
+                "is {text:?}; a list of CPUs (0-3,8), a mask (mask:ff), all or off are possible"
+            )),
+        }
     }
 }
 
@@ -134,29 +153,58 @@ pub struct Request {
     pub wanted: Wanted,
     /// Who says so.
     pub origin: Origin,
-    /// ethtool's name for several features, if that was used: those of them that can be changed
-    /// are.
+    /// ethtool's name for one or several features, if that was used: those of them that can be
+    /// changed are.
     pub alias: Option<&'static str>,
+}
+
+impl Request {
+    /// What the setting was called where it was asked for.
+    pub fn name(&self, key: &Key) -> String {
+        match self.alias {
+            Some(alias) => format!("{}.{alias}", key.group),
+            None => key.to_string(),
+        }
+    }
 }
 
 /// Everything that is wanted of an interface.
 pub type Desired = BTreeMap<Key, Request>;
 
-/// Adds a wish. One of ethtool's names for features stands for the kernel's; a later wish for
-/// the same setting takes the place of an earlier one.
-pub fn add(desired: &mut Desired, key: Key, wanted: Wanted, origin: Origin) {
-    match names::alias(key.group, &key.name) {
-        Some((alias, features)) => {
-            let alias = (features.len() > 1).then_some(alias);
-            for feature in features {
-                let request = Request { wanted: wanted.clone(), origin: origin.clone(), alias };
-                desired.insert(Key::new(key.group, *feature), request);
-            }
+/// Adds a request. One of ethtool's names for features stands for the kernel's. `keep` makes an
+/// exception of one of them; otherwise, whoever asks twice must ask for the same.
+///
+/// # Errors
+///
+/// The same setting, under whatever names, to be two things.
+pub fn add(desired: &mut Desired, key: Key, wanted: Wanted, origin: Origin) -> Result<()> {
+    let named = names::alias(key.group, &key.name);
+    let alias = named.map(|(alias, _)| alias);
+    let keys = match named {
+        Some((_, features)) => features.iter().map(|name| Key::new(key.group, *name)).collect(),
+        None => vec![key],
+    };
+    for key in keys {
+        let request = Request { wanted: wanted.clone(), origin: origin.clone(), alias };
+        if let Some(earlier) = desired.get(&key) {
+            refuse_both(&key, earlier, &request)?;
         }
-        None => {
-            desired.insert(key, Request { wanted, origin, alias: None });
-        }
+        desired.insert(key, request);
     }
+    Ok(())
+}
+
+fn refuse_both(key: &Key, earlier: &Request, later: &Request) -> Result<()> {
+    if earlier.wanted == later.wanted || [&earlier.wanted, &later.wanted].contains(&&Wanted::Keep) {
+        return Ok(());
+    }
+    let said = |request: &Request| {
+        format!("{} {} ({})", request.name(key), request.wanted, request.origin)
+    };
+    let what = format!("{} contradicts {}", said(later), said(earlier));
+    let is_one = earlier.name(key) == later.name(key);
+    let both = if is_one { String::new() } else { format!(": both are {key}") };
+    Err(Error::usage(format!("{what}{both}")).with_fix("leave one of them out"))
 }
 
 /// Reads arguments of the form `GROUP.NAME=VALUE`.
@@ -168,10 +216,7 @@ pub fn from_arguments(arguments: &[String]) -> Result<Desired> {
     let mut desired = Desired::new();
     for argument in arguments {
         let (key, wanted) = assignment(argument)?;
-        if desired.contains_key(&key) {
-            return Err(Error::usage(format!("{key} is given twice")));
-        }
-        add(&mut desired, key, wanted, Origin::CommandLine);
+        add(&mut desired, key, wanted, Origin::CommandLine)?;
     }
     Ok(desired)
 }
@@ -188,7 +233,8 @@ fn assignment(argument: &str) -> Result<(Key, Wanted)> {
             return Err(unknown(&key));
         }
     }
-    let wanted = value.trim().parse().map_err(|what| Error::usage(format!("{key} {what}")))?;
+    let wanted = Wanted::of(&key, value.trim());
+    let wanted = wanted.map_err(|what| Error::usage(format!("{key} {what}")))?;
     Ok((key, wanted))
 }
 
@@ -260,6 +306,9 @@ mod tests {
         assert_eq!(error("ring.rx=").0, "ring.rx is empty");
         assert_eq!(error("pause.quiet=on").1, "there are: autoneg, rx, tx");
         let twice = arguments(&["ring.rx=1", "ring.rx=2"]).unwrap_err();
-        assert_eq!(twice.to_string(), "ring.rx is given twice");
+        assert_eq!(
+            twice.to_string(),
+            "ring.rx 2 (command line) contradicts ring.rx 1 (command line)"
+        );
     }
 }

@@ -463,7 +463,7 @@ mod tests {
         let mut odd = fixtures::snapshot("\x1b[2Jeth", 1, 1);
         odd.netns = Some("long".repeat(40));
         let text = counters(&odd);
-        assert!(text.starts_with("\\u{1b}[2Jeth  native"), "{text}");
+        assert!(text.starts_with("\\u001b[2Jeth  native"), "{text}");
         assert!(!text.contains('\x1b'));
         let netns = format!("netns {}l…", "long".repeat(18));
         assert_eq!(text.lines().nth(1), Some(netns.as_str()));

@@ -6,7 +6,6 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 use std::thread;
 
-use nix::fcntl::{Flock, FlockArg};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 
@@ -18,7 +17,7 @@ use crate::nic::namespace::{NAMED_DIR, NetNs, named_path};
 pub(super) struct OwnedNetNs {
     pub(super) netns: NetNs,
     pub(super) name: String,
-    _in_use: Flock<File>,
+    _in_use: File,
     /// Whether its name stays when this is dropped.
     is_kept: bool,
 }
@@ -62,7 +61,7 @@ impl Drop for OwnedNetNs {
 /// Held while namespaces are made or swept: a namespace being made is not yet locked itself.
 /// `ip netns add` takes the same lock.
 pub(super) struct DirectoryLock {
-    _lock: Flock<File>,
+    _lock: File,
 }
 
 impl DirectoryLock {
@@ -74,8 +73,8 @@ impl DirectoryLock {
         };
         prepare_directory().map_err(fail)?;
         let directory = File::open(NAMED_DIR).map_err(fail)?;
-        let lock = Flock::lock(directory, FlockArg::LockExclusive);
-        Ok(Self { _lock: lock.map_err(|(_, error)| fail(error.into()))? })
+        directory.lock().map_err(fail)?;
+        Ok(Self { _lock: directory })
     }
 }
 
@@ -86,10 +85,7 @@ pub(super) fn sweep(
     may: impl Fn(&str) -> bool,
     _directory: &DirectoryLock,
 ) -> usize {
-    let in_use = |path: &Path| {
-        File::open(path)
-            .is_ok_and(|file| Flock::lock(file, FlockArg::LockExclusiveNonblock).is_err())
-    };
+    let in_use = |path: &Path| File::open(path).is_ok_and(|file| file.try_lock().is_err());
     let mut removed = 0;
     for name in names {
         let path = named_path(name);
@@ -118,16 +114,18 @@ fn prepare_directory() -> io::Result<()> {
 }
 
 /// Makes a namespace, locks it, and mounts it on `path`; on a thread that ends in it.
-fn mount_new_namespace(path: &Path) -> io::Result<Flock<File>> {
+fn mount_new_namespace(path: &Path) -> io::Result<File> {
     const OWN: &str = "/proc/thread-self/ns/net";
     let work = || {
         unshare(CloneFlags::CLONE_NEWNET)?;
-        let in_use = Flock::lock(File::open(OWN)?, FlockArg::LockExclusive);
+        let in_use = File::open(OWN)?;
+        in_use.try_lock()?;
         mount(Some(OWN), path, None::<&str>, MsFlags::MS_BIND, None::<&str>)?;
-        in_use.map_err(|(_, error)| error.into())
+        Ok(in_use)
     };
     thread::scope(|scope| {
-        scope.spawn(work).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        let inside = thread::Builder::new().spawn_scoped(scope, work)?;
+        inside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
 

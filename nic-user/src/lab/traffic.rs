@@ -48,9 +48,13 @@ pub fn tcp(from: &Host, to: &Host, ip: IpVersion, connections: u32, bytes: u64) 
         let transfers: Vec<_> = pairs
             .iter()
             .map(|(sender, receiver)| {
-                (scope.spawn(move || send_bytes(sender, bytes)), scope.spawn(|| drain(receiver)))
+                let sending = thread::Builder::new()
+                    .spawn_scoped(scope, move || send_bytes(sender, bytes))?;
+                let receiving = thread::Builder::new().spawn_scoped(scope, || drain(receiver))?;
+                Ok((sending, receiving))
             })
-            .collect();
+            .collect::<io::Result<_>>()
+            .map_err(|error| Error::io(action, &error))?;
         let mut received = 0;
         for (sender, receiver) in transfers {
             joined(sender).map_err(|error| Error::io(action, &error))?;

@@ -1,16 +1,21 @@
 //! Links (network interfaces) as rtnetlink describes them (linux/if_link.h).
 
 use std::ffi::CStr;
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 use netlink_bindings::rt_link::{
     IterableLinkAttrs, IterableXdpAttrs, LinkAttrs, LinkinfoAttrs, OpGetlinkDo, XdpAttrs,
 };
 
+use super::attribute::Attributes;
 use super::request::{Request, ifinfomsg};
 use super::socket::Socket;
-use super::{Error, Result};
+use super::{Error, Result, name};
 
 const IFLA_IFNAME: u16 = 3;
+const NETNSA_NSID: u16 = 1;
+const NETNSA_FD: u16 = 3;
+const IFLA_ALT_IFNAME: u16 = 53;
 const IFLA_EXT_MASK: u16 = 29;
 /// Leave out the statistics blocks, which are most of a reply.
 const RTEXT_FILTER_SKIP_STATS: u32 = 1 << 3;
@@ -72,7 +77,7 @@ pub struct DeviceRef {
 pub struct LinkInfo {
     /// Index in its network namespace.
     pub ifindex: u32,
-    /// Name.
+    /// Name; what is not UTF-8 in it is escaped ([`name`]).
     pub name: String,
     /// What kind of virtual device it is: `veth`, `bond`, `vlan`, ...; `None` for hardware.
     pub kind: Option<String>,
@@ -139,7 +144,7 @@ impl LinkInfo {
         let mut netnsid = None;
         for attribute in attributes.flatten() {
             match attribute {
-                LinkAttrs::Ifname(name) => self.name = text(name),
+                LinkAttrs::Ifname(name) => self.name = name::text(name.to_bytes()),
                 LinkAttrs::Address(address) => self.mac = address.try_into().ok(),
                 LinkAttrs::PermAddress(address) => self.permanent_mac = address.try_into().ok(),
                 LinkAttrs::Mtu(mtu) => self.mtu = mtu,
@@ -249,9 +254,14 @@ impl Links {
         Ok(Self { socket: Socket::open(libc::NETLINK_ROUTE)? })
     }
 
-    /// The link called `name`; `ENODEV` if there is none.
+    /// The link called `name`, which may be an alternative name of it, with what is not UTF-8
+    /// escaped; `ENODEV` if there is none.
     pub fn by_name(&mut self, name: &str) -> Result<LinkInfo> {
-        self.get(query(0).string(IFLA_IFNAME, name))
+        let mut name = name::bytes(name);
+        // Shorter ones may be alternative names, too: the kernel looks among both.
+        let attribute = if name.len() < libc::IFNAMSIZ { IFLA_IFNAME } else { IFLA_ALT_IFNAME };
+        name.push(0);
+        self.get(query(0).bytes(attribute, &name))
     }
 
     /// The link with this index; `ENODEV` if there is none.
@@ -280,6 +290,20 @@ impl Links {
             reply.messages.iter().filter_map(|message| LinkInfo::decode(message)).collect();
         links.sort_by_key(|link| link.ifindex);
         Ok(links)
+    }
+
+    /// The id that another network namespace has as seen from this one; `None` if it has none.
+    pub fn namespace_id(&mut self, namespace: BorrowedFd<'_>) -> Result<Option<i32>> {
+        // `struct rtgenmsg`, padded.
+        let query = Request::with_header(&[0; 4]);
+        let query = query.bytes(NETNSA_FD, &namespace.as_raw_fd().to_ne_bytes());
+        let reply = self.socket.request(libc::RTM_GETNSID, 0, query.as_bytes())?;
+        let id = |message: &Vec<u8>| {
+            let attributes = Attributes::new(message.get(4..)?);
+            let nsid = attributes.flatten().find(|attribute| attribute.kind == NETNSA_NSID)?;
+            Some(i32::from_ne_bytes(nsid.value.try_into().ok()?))
+        };
+        Ok(reply.messages.iter().find_map(id).filter(|&id| id >= 0))
     }
 
     fn get(&mut self, query: Request) -> Result<LinkInfo> {

@@ -175,7 +175,9 @@ impl Links {
     /// Moves a link that is down into another network namespace, where it is called `name`.
     pub fn move_as(&mut self, ifindex: u32, netns: BorrowedFd<'_>, name: &str) -> Result<()> {
         let request = edit(ifindex).u32(IFLA_NET_NS_FD, netns.as_raw_fd() as u32);
-        self.set(request.string(IFLA_IFNAME, name))
+        let mut name = super::name::bytes(name);
+        name.push(0);
+        self.set(request.bytes(IFLA_IFNAME, &name))
     }
 
     /// Makes a veth pair.

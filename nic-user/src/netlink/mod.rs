@@ -11,6 +11,7 @@ pub mod fuzzing;
 mod generic;
 pub mod link;
 pub mod link_edit;
+pub mod name;
 pub mod netdev;
 pub mod qdisc;
 mod request;

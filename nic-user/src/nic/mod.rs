@@ -1,6 +1,7 @@
 //! What a NIC is and has: its links, queues, driver, and the programs on it.
 
 pub mod copybreak;
+pub mod cpus;
 pub mod detached;
 pub mod drivers;
 pub mod interrupts;
@@ -10,6 +11,7 @@ pub mod preflight;
 pub mod resolve;
 pub mod setting;
 pub mod settings;
+pub mod surroundings;
 pub mod sysfs;
 pub mod topology;
 

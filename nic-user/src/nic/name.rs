@@ -2,29 +2,37 @@
 
 use std::ffi::OsStr;
 use std::fmt;
+use std::os::unix::ffi::OsStrExt;
 use std::str::FromStr;
 
 use crate::error::{Error, Result};
+use crate::netlink;
 
-/// A name that an interface can have (`dev_valid_name` in the kernel's net/core/dev.c).
+/// A name that an interface can have (`dev_valid_name` in the kernel's net/core/dev.c), or an
+/// alternative name of one (`ip link property add`).
+///
+/// As text, what is not UTF-8 in it is escaped, as `eth\xff`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InterfaceName(String);
 
 impl InterfaceName {
-    /// Longest name in bytes: `IFNAMSIZ` less the terminating NUL.
-    pub const MAX_LEN: usize = libc::IFNAMSIZ - 1;
+    /// Longest name in bytes: `ALTIFNAMSIZ` less the terminating NUL.
+    pub const MAX_LEN: usize = 127;
 
     /// Checks `name`; the error says what is wrong with it.
     pub fn new(name: impl AsRef<OsStr>) -> Result<Self> {
         let name = name.as_ref();
-        let text = name.to_str().ok_or_else(|| refuse(name, "is not UTF-8"))?;
-        match defect(text) {
+        let bytes = match name.to_str() {
+            Some(text) => netlink::name::bytes(text),
+            None => name.as_bytes().to_vec(),
+        };
+        match defect(&bytes) {
             Some(defect) => Err(refuse(name, &defect)),
-            None => Ok(Self(text.to_owned())),
+            None => Ok(Self(netlink::name::text(&bytes))),
         }
     }
 
-    /// The name.
+    /// The name, escaped where it is not UTF-8.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -34,7 +42,7 @@ fn refuse(name: &OsStr, defect: &str) -> Error {
     Error::usage(format!("interface name {name:?} {defect}"))
 }
 
-fn defect(name: &str) -> Option<String> {
+fn defect(name: &[u8]) -> Option<String> {
     if name.is_empty() {
         return Some("is empty".to_owned());
     }
@@ -42,14 +50,14 @@ fn defect(name: &str) -> Option<String> {
         let max = InterfaceName::MAX_LEN;
         return Some(format!("is {} bytes long; at most {max} are possible", name.len()));
     }
-    if matches!(name, "." | "..") {
+    if matches!(name, b"." | b"..") {
         return Some("is a directory's name".to_owned());
     }
-    name.chars().find_map(|character| match character {
-        '/' => Some("contains a slash".to_owned()),
-        ':' => Some("contains a colon".to_owned()),
-        '\0' => Some("contains a NUL".to_owned()),
-        space if space.is_ascii_whitespace() || space == '\x0b' => {
+    name.iter().find_map(|byte| match byte {
+        b'/' => Some("contains a slash".to_owned()),
+        b':' => Some("contains a colon".to_owned()),
+        b'\0' => Some("contains a NUL".to_owned()),
+        space if space.is_ascii_whitespace() || *space == b'\x0b' => {
             Some("contains white space".to_owned())
         }
         _ => None,
@@ -109,8 +117,6 @@ fn edit_distance(from: &str, to: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::ffi::OsStrExt;
-
     use super::*;
     use crate::error::Kind;
 
@@ -125,24 +131,27 @@ mod tests {
         for name in ["lo", "eth0", "enp3s0f1np1", "exactly15bytes_", "bond0.100", "wlan-ä"] {
             assert_eq!(InterfaceName::new(name).unwrap().as_str(), name);
         }
+        assert!(InterfaceName::new("x".repeat(127)).is_ok());
+        let bytes = InterfaceName::new(OsStr::from_bytes(b"eth\xff")).unwrap();
+        assert_eq!(bytes.as_str(), "eth\\xff");
+        assert_eq!(bytes, InterfaceName::new("eth\\xff").unwrap());
     }
 
     #[test]
     fn a_refusal_names_the_reason() {
         assert_eq!(refusal(""), "interface name \"\" is empty");
         assert_eq!(
-            refusal("sixteen_bytes_xx"),
-            "interface name \"sixteen_bytes_xx\" is 16 bytes long; at most 15 are possible"
+            refusal("x".repeat(128)),
+            format!(
+                "interface name \"{}\" is 128 bytes long; at most 127 are possible",
+                "x".repeat(128)
+            )
         );
         assert_eq!(refusal("a/b"), "interface name \"a/b\" contains a slash");
         assert_eq!(refusal("eth0 "), "interface name \"eth0 \" contains white space");
         assert_eq!(refusal("eth0:1"), "interface name \"eth0:1\" contains a colon");
         assert_eq!(refusal("a\0b"), "interface name \"a\\0b\" contains a NUL");
         assert_eq!(refusal(".."), "interface name \"..\" is a directory's name");
-        assert_eq!(
-            refusal(OsStr::from_bytes(b"eth\xff")),
-            "interface name \"eth\\xFF\" is not UTF-8"
-        );
     }
 
     #[test]

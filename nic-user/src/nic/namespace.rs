@@ -1,10 +1,10 @@
 //! Network namespaces, by name and by number.
 
 use std::collections::HashSet;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -13,6 +13,7 @@ use nix::sched::{CloneFlags, setns};
 
 use super::sysfs;
 use crate::error::{Error, Kind, Result};
+use crate::netlink::link::Links;
 
 /// Where `ip netns` keeps its names.
 pub const NAMED_DIR: &str = "/run/netns";
@@ -53,7 +54,12 @@ impl NetNs {
     }
 
     fn open(path: &Path, label: String) -> Result<Self> {
-        let file = File::open(path)
+        // A pipe in its place is not waited for.
+        let mut options = OpenOptions::new();
+        let file = options
+            .read(true)
+            .custom_flags(libc::O_NONBLOCK)
+            .open(path)
             .map_err(|error| Error::io(format!("open {}", path.display()), &error))?;
         Ok(Self { file, label })
     }
@@ -165,6 +171,16 @@ fn first_of_cookie(
         }
     }
     failed.map_or(Ok(None), Err)
+}
+
+/// The namespace that has this id as seen from the current one (`NETNSA_NSID`): one with a name, or
+/// that of a process. `None` also if one of them could not be looked at.
+pub fn of_id(id: i32) -> Option<NetNs> {
+    let mut links = Links::open().ok()?;
+    let named = named_namespaces().ok()?;
+    let named = named.iter().map(|name| NetNs::named(name));
+    let mut known = named.chain(of_processes().ok()?).flatten();
+    known.find(|namespace| links.namespace_id(namespace.as_fd()).is_ok_and(|its| its == Some(id)))
 }
 
 /// The namespaces that processes are in, each once.

@@ -168,6 +168,26 @@ pub enum Value {
     Text(String),
 }
 
+impl Value {
+    /// Between what a setting is and what was asked of it, in the text of the first.
+    const REQUESTED: &str = " [requested ";
+
+    /// What a setting is that was asked to be something else: `off [requested on]`.
+    fn ungranted(is: &Self, requested: &Self) -> Self {
+        Self::Text(format!("{is}{}{requested}]", Self::REQUESTED))
+    }
+
+    /// What is asked with `off [requested on]`: on.
+    pub fn requested(&self) -> Option<bool> {
+        let Self::Text(text) = self else { return None };
+        match text.split_once(Self::REQUESTED)?.1 {
+            "on]" => Some(true),
+            "off]" => Some(false),
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -227,6 +247,9 @@ pub enum Access {
 pub struct Setting {
     /// What it is set to.
     pub value: Value,
+    /// What it was asked to be, where the device does not grant that, because of what it depends
+    /// on. The kernel remembers it (`wanted_features`), and grants it as soon as it can.
+    pub requested: Option<Value>,
     /// The least that the device takes, where it says.
     pub min: Option<u64>,
     /// The most that the device takes, where it says.
@@ -240,19 +263,22 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// How the note of a feature begins whose wish the device has not granted, because of what it
-    /// depends on. The kernel remembers the wish (`wanted_features`).
-    pub const REQUESTED: &str = "requested ";
-
-    /// Whether it is not what was wished.
-    pub fn is_only_requested(&self) -> bool {
-        self.note.as_ref().is_some_and(|note| note.starts_with(Self::REQUESTED))
+    /// What it is, as `ethtool -k` says it: `on`, or `off [requested on]`.
+    ///
+    /// Unlike the value alone, this tells a setting that was asked to be off from one that only
+    /// something else keeps off.
+    pub fn state(&self) -> Value {
+        match &self.requested {
+            Some(requested) => Value::ungranted(&self.value, requested),
+            None => self.value.clone(),
+        }
     }
 
     /// A setting that the user decides about, without known limits.
     pub fn new(value: impl Into<Value>) -> Self {
         Self {
             value: value.into(),
+            requested: None,
             min: None,
             max: None,
             default: None,
@@ -388,6 +414,18 @@ mod tests {
             .map(|value| value.to_string());
         assert_eq!(shown, ["256", "on", "off", "toeplitz"]);
         assert_eq!(format!("{:>5}{:>5}", Value::from(7_u32), Value::from(true)), "    7   on");
+    }
+
+    #[test]
+    fn what_is_only_requested_is_told_from_what_is() {
+        let off = Setting::new(false);
+        let ungranted = Setting { requested: Some(true.into()), ..off.clone() };
+        assert_eq!(off.state(), Value::from(false));
+        assert_eq!(ungranted.state(), "off [requested on]".into());
+        assert_eq!(ungranted.state().requested(), Some(true));
+        for other in [false.into(), "off".into(), "off [requested maybe]".into()] {
+            assert_eq!(Value::requested(&other), None, "{other}");
+        }
     }
 
     #[test]

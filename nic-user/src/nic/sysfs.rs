@@ -1,13 +1,15 @@
 //! An interface's directory in sysfs.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::detached;
-use crate::netlink::link::LinkInfo;
+use crate::netlink::{self, link::LinkInfo};
 
 /// `/sys/class/net/X` of an interface of the calling thread's network namespace.
 ///
@@ -144,7 +146,7 @@ fn is_refused_mount(error: &io::Error) -> bool {
 }
 
 fn class_net(sysfs: &Path, link: &LinkInfo) -> PathBuf {
-    sysfs.join("class/net").join(&link.name)
+    sysfs.join("class/net").join(OsStr::from_bytes(&netlink::name::bytes(&link.name)))
 }
 
 /// Whether the interface in this directory has the index of `link`, as one in every namespace may.

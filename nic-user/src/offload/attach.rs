@@ -1,6 +1,7 @@
 //! Attaching, and attaching again.
 
 mod attaching;
+pub(super) mod carry;
 mod hooks;
 mod upgrade;
 

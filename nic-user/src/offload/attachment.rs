@@ -1,21 +1,19 @@
 //! What is attached to an interface, as found in its slot.
 
-use std::{
-    os::fd::AsFd,
-    time::{Duration, SystemTime},
-};
+use std::time::{Duration, SystemTime};
 
 use nic_common::{
-    counters::{Counters, IngressCounters, RxCounters, TxCounters},
+    counters::{IngressCounters, RxCounters, TxCounters},
     policy::CopyPolicy,
     record::AttachRecord,
 };
 
 use super::{
-    bpffs,
-    pinned::{self, PolicyWord},
+    layout::Counted,
+    link::Link,
+    pinned::{self, CounterPins, PolicyWord},
     slot::{self, Slot},
-    sys::{self, LinkState},
+    sys::LinkState,
 };
 use crate::{
     error::{Error, Result},
@@ -27,9 +25,11 @@ use crate::{
 pub struct Attachment {
     slot: Slot,
     record: AttachRecord,
+    /// Whether the layout of record and counters is ours.
+    is_ours: bool,
     xdp: Option<LinkState>,
-    /// One of TC's links that is still attached.
-    tc: Option<LinkState>,
+    /// The links of TC ingress and egress, while they are attached.
+    tc: [Option<LinkState>; 2],
 }
 
 /// The counters of an attachment; the index is the queue.
@@ -44,24 +44,34 @@ pub struct Readings {
 }
 
 impl Attachment {
+    /// The [`state`](Self::state) of one whose interface is gone.
+    pub const GONE: &str = "gone";
+
     /// What is attached to the interface of this slot, if anything.
     ///
     /// # Errors
     ///
-    /// It was attached by a nicctl with other counters, or its pins cannot be read.
+    /// Its pins cannot be read, or are not what they have to be.
     pub fn of(slot: Slot) -> Result<Option<Self>> {
         if !slot.exists()? {
             return Ok(None);
         }
-        let record = match pinned::read_record(&slot) {
+        match Self::read_slot(slot.clone()) {
             // It is being detached.
-            Err(_) if !slot.exists()? => return Ok(None),
-            record => record?,
+            Err(_) if !slot.exists()? => Ok(None),
+            attachment => attachment.map(Some),
+        }
+    }
+
+    fn read_slot(slot: Slot) -> Result<Self> {
+        let (record, is_ours) = pinned::read_record_and_layout(&slot)?;
+        let attached = |name| -> Result<Option<LinkState>> {
+            let link = Link::open(&slot, name, slot.ifindex)?;
+            Ok(link.filter(Link::is_attached).map(|link| link.state()))
         };
-        let xdp = attached_link(&slot, slot::XDP_LINK);
-        let tc = attached_link(&slot, slot::INGRESS_LINK)
-            .or_else(|| attached_link(&slot, slot::EGRESS_LINK));
-        Ok(Some(Self { slot, record, xdp, tc }))
+        let xdp = attached(slot::XDP_LINK)?;
+        let tc = [attached(slot::INGRESS_LINK)?, attached(slot::EGRESS_LINK)?];
+        Ok(Self { slot, record, is_ours, xdp, tc })
     }
 
     /// Where its pins are.
@@ -85,16 +95,16 @@ impl Attachment {
     }
 
     /// Whether the interface is gone; what is left is only pins.
-    pub const fn is_stale(&self) -> bool {
-        self.xdp.is_none() && self.tc.is_none()
+    pub fn is_stale(&self) -> bool {
+        self.xdp.is_none() && self.tc == [None; 2]
     }
 
     /// The mode of XDP; `gone` if the interface is, `partial` if only XDP is.
     pub fn state(&self) -> &'static str {
         match (self.xdp, self.tc) {
             (Some(_), _) => self.mode().name(),
-            (None, Some(_)) => "partial",
-            (None, None) => "gone",
+            (None, [None, None]) => Self::GONE,
+            (None, _) => "partial",
         }
     }
 
@@ -105,10 +115,7 @@ impl Attachment {
 
     /// Ids of the TC ingress and egress programs where they are TCX links.
     pub fn tc_programs(&self) -> [Option<u32>; 2] {
-        [slot::INGRESS_LINK, slot::EGRESS_LINK].map(|name| {
-            let link = sys::open_pin(&self.slot.pin(name)).ok()?;
-            sys::link_state(link.as_fd()).ok().map(|link| link.prog_id)
-        })
+        self.tc.map(|link| link.map(|link| link.prog_id))
     }
 
     /// The XDP mode that was obtained.
@@ -129,32 +136,21 @@ impl Attachment {
 
     /// Reads all counters.
     pub fn read(&self) -> Result<Readings> {
-        let cpus = aya::util::nr_cpus().map_err(|(what, error)| Error::io(what, &error))?;
         Ok(Readings {
-            rx: self.counters(slot::RX, self.record.rx_queues, cpus)?,
-            ingress: self.counters(slot::INGRESS, self.record.rx_queues, cpus)?,
-            tx: self.counters(slot::TX, self.record.tx_queues, cpus)?,
+            rx: self.counters(slot::RX)?,
+            ingress: self.counters(slot::INGRESS)?,
+            tx: self.counters(slot::TX)?,
         })
     }
 
-    fn counters<C: Counters + aya::Pod>(
-        &self,
-        pin: &str,
-        queues: u32,
-        cpus: usize,
-    ) -> Result<Vec<C>> {
+    fn counters<C: Counted>(&self, pin: &str) -> Result<Vec<C>> {
+        let action = || format!("read counters of {}", self.recorded_name());
+        let pins = CounterPins::open(&self.slot, pin, self.is_ours)
+            .map_err(|error| error.while_doing(action()))?;
         let path = self.slot.pin(pin);
-        let action = || format!("read counters of {}: {}", self.recorded_name(), path.display());
-        let map = sys::open_pin(&path).map_err(|error| bpffs::error(action(), &error))?;
-        sys::read_per_cpu(map.as_fd(), queues as usize, cpus)
-            .map_err(|error| Error::io(action(), &error))
+        let failed = |error| Error::io(format!("{}: {}", action(), path.display()), &error);
+        pins.read().map_err(failed)
     }
-}
-
-/// A link of a slot, while it is attached to something.
-fn attached_link(slot: &Slot, name: &str) -> Option<LinkState> {
-    let link = sys::open_pin(&slot.pin(name)).ok()?;
-    sys::link_state(link.as_fd()).ok().filter(|link| link.ifindex != 0)
 }
 
 /// Text padded with zeros.

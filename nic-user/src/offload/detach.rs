@@ -1,7 +1,7 @@
 //! Detaching, and clearing away what a killed process left half done.
 
 use super::{
-    clsact,
+    clsact, link,
     lock::Lock,
     slot::{self, Slot},
 };
@@ -34,6 +34,7 @@ pub fn clear_staged() -> Result<()> {
 
 /// Detaches every link of a staged slot, undoes what is not a link, and removes the directory.
 pub fn clear(staged: &Slot) -> Result<()> {
+    link::check_all(staged, staged.ifindex)?;
     for name in slot::LINKS {
         staged.detach_link(name)?;
     }

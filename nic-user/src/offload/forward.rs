@@ -1,8 +1,6 @@
 //! The programs that forward between two interfaces in the kernel. Nothing is pinned: they go with
 //! the process.
 
-use std::os::fd::AsFd;
-
 use aya::{
     maps::{DevMapHash, Map, MapData},
     programs::{Xdp, XdpMode as AyaMode},
@@ -11,8 +9,9 @@ use nic_common::counters::ForwardCounters;
 
 use super::{
     lock::Lock,
+    map::CounterMap,
     object::{FORWARD_FRAMES, FORWARD_PACKETS, Object},
-    pinned, privilege, sys,
+    pinned, privilege,
 };
 use crate::{
     error::{Error, Kind, Result},
@@ -87,12 +86,10 @@ impl ForwardPrograms {
     /// What was counted of what arrived at either.
     pub fn counters(&self) -> Result<[ForwardCounters; 2]> {
         let action = "read counters";
-        let cpus = aya::util::nr_cpus().map_err(|(what, error)| Error::io(what, &error))?;
         let Some(Map::PerCpuArray(map)) = self.object.map("NIC_FORWARD") else {
             return Err(Error::failed("the BPF object has no counters of forwarding"));
         };
-        let counters = sys::read_per_cpu(map.fd().as_fd(), 2, cpus)
-            .map_err(|error| Error::io(action, &error))?;
+        let counters = CounterMap::made(map)?.read().map_err(|error| Error::io(action, &error))?;
         <[ForwardCounters; 2]>::try_from(counters)
             .map_err(|_| Error::failed(format!("{action}: some are missing")))
     }

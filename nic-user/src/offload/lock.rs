@@ -2,6 +2,7 @@
 
 use std::{
     fs::{self, File, TryLockError},
+    io::ErrorKind,
     os::linux::fs::MetadataExt,
     thread,
     time::{Duration, Instant},
@@ -23,6 +24,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// and nothing is left of it.
 #[derive(Debug)]
 pub struct Lock {
+    /// Closing it lets go, which cannot fail.
     _file: File,
 }
 
@@ -44,6 +46,7 @@ impl Lock {
             match file.try_lock() {
                 Ok(()) => return Ok(Self { _file: file }),
                 Err(TryLockError::WouldBlock) => {}
+                Err(TryLockError::Error(error)) if error.kind() == ErrorKind::Interrupted => {}
                 Err(TryLockError::Error(error)) => {
                     return Err(Error::io(format!("lock {}", root.display()), &error));
                 }

@@ -7,7 +7,7 @@ use log::{Log, Metadata, Record};
 use nic_common::record::AttachRecord;
 use tokio::{io::unix::AsyncFd, time::timeout};
 
-use super::{attachment::Attachment, pinned, slot::Slot};
+use super::{attachment::Attachment, pinned, privilege, slot::Slot};
 use crate::error::{Error, Result};
 
 /// Calls a function for each message.
@@ -29,7 +29,7 @@ impl<F: Fn(&str) + Send + Sync> Log for Sink<F> {
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Hands every message of an attachment to `message`, also when its programs are replaced; ends
-/// only with an error: that it was detached, or logs no more.
+/// only with an error: that it was detached, logs no more, or its interface is gone.
 pub async fn follow(
     attachment: &Attachment,
     message: impl Fn(&str) + Send + Sync,
@@ -39,6 +39,7 @@ pub async fn follow(
         .xdp_program()
         .ok_or_else(|| Error::not_found(format!("follow {name}: nothing is attached any more")))?;
     let action = format!("follow the log of {name}");
+    privilege::check_ids(&action)?;
     let mut logger = EbpfLogger::init_from_id_with_logger(program, Sink(message))
         .map_err(|error| pinned::aya_error(&action, &error))?;
     let failed = |error: io::Error| Error::io(&action, &error);
@@ -58,6 +59,7 @@ pub async fn follow(
 
 fn still_logs(slot: &Slot, name: &str) -> Result<()> {
     match Attachment::of(slot.clone())? {
+        Some(now) if now.is_stale() => Err(Error::not_found(format!("{name} is gone"))),
         Some(now) if now.record().has(AttachRecord::LOG) => Ok(()),
         Some(_) => Err(Error::not_found(format!("{name} was attached again without its log"))),
         None => Err(Error::not_found(format!("{name} was detached"))),

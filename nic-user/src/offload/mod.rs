@@ -7,12 +7,16 @@
 mod attach;
 mod attachment;
 mod bpffs;
+mod btf;
 mod clsact;
 mod detach;
 mod foreign;
 mod forward;
+mod layout;
+mod link;
 mod lock;
 mod log;
+mod map;
 mod object;
 mod pinned;
 mod privilege;
@@ -27,12 +31,15 @@ mod test_run;
 pub use attach::{Attached, ModeWanted, Options, Switches, attach, first_mode, plan};
 pub use attachment::Attachment;
 pub use bpffs::existing_root;
+pub(crate) use btf::Btf;
 pub use detach::detach;
 pub use forward::ForwardPrograms;
 pub use lock::Lock;
 pub use log::follow;
 pub use object::Build;
-pub use privilege::check as check_privileges;
+pub use privilege::{
+    NEEDS, Needs, check as check_privileges, hint as privilege_hint, refuse_those_of_a_file,
+};
 pub use programs::Programs;
 pub use rings::Rings;
 pub use slot::{Slot, staged as half_made};

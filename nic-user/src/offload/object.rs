@@ -1,6 +1,6 @@
 //! The object with the kernel programs, and how it is loaded.
 
-use std::{panic::resume_unwind, thread};
+use std::{panic::resume_unwind, path::PathBuf, thread};
 
 use aya::{
     Ebpf, EbpfLoader, VerifierLogLevel, include_bytes_aligned,
@@ -13,10 +13,12 @@ use nic_common::{
 };
 
 use super::{
+    attach::carry,
     pinned,
     slot::{self, Slot},
+    sys,
 };
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 
 /// The committed object; `cargo xtask build-ebpf` makes it.
 static OBJECT: &[u8] = include_bytes_aligned!("nicctl.bpf.o");
@@ -97,9 +99,23 @@ pub struct Object {
 }
 
 impl Object {
-    /// Makes the maps, or takes those pinned in `slot`, where new ones are pinned too. Without a
-    /// slot nothing is pinned.
-    pub fn load(parameters: &Parameters, slot: Option<&Slot>) -> Result<Self> {
+    /// Makes the maps, and pins nothing.
+    pub fn load(parameters: &Parameters) -> Result<Self> {
+        Self::load_into(parameters, |_| None)
+    }
+
+    /// Makes the maps, or takes those pinned in `slot`, which have been checked; new ones are pinned
+    /// there, too. Those whose layout has changed are made anew beside the old ones.
+    pub fn load_pinned(parameters: &Parameters, slot: &Slot, changed: &[&str]) -> Result<Self> {
+        Self::load_into(parameters, |pin| {
+            Some(if changed.contains(&pin) { slot.pin(&carry::new(pin)) } else { slot.pin(pin) })
+        })
+    }
+
+    fn load_into(
+        parameters: &Parameters,
+        path: impl Fn(&'static str) -> Option<PathBuf>,
+    ) -> Result<Self> {
         let steering = if parameters.steering { STEERING } else { 0 };
         let word = parameters.policy.to_word() | steering;
         let (pull, log) = (u8::from(parameters.pull), u8::from(parameters.log));
@@ -115,14 +131,12 @@ impl Object {
             .map_max_entries("NIC_STEER", parameters.rx_queues)
             .map_max_entries("NIC_XSKS", parameters.rx_queues)
             .map_max_entries("NIC_TX", parameters.tx_queues);
-        if let Some(slot) = slot {
-            for (map, pin) in PINNED_MAPS {
-                loader.map_pin_path(map, slot.pin(pin));
+        for (map, pin) in PINNED_MAPS {
+            if let Some(path) = path(pin) {
+                loader.map_pin_path(map, path);
             }
         }
-        let ebpf =
-            loader.load(OBJECT).map_err(|error| pinned::aya_error("make the maps", &error))?;
-        Ok(Self { ebpf })
+        Self::load_with(&mut loader)
     }
 
     /// Makes the maps for forwarding, with the index of the first interface.
@@ -131,6 +145,11 @@ impl Object {
         loader
             .verifier_log_level(VerifierLogLevel::DEBUG | VerifierLogLevel::STATS)
             .override_global("FORWARD_FIRST", &first, true);
+        Self::load_with(&mut loader)
+    }
+
+    fn load_with(loader: &mut EbpfLoader<'_>) -> Result<Self> {
+        check_btf()?;
         let ebpf =
             loader.load(OBJECT).map_err(|error| pinned::aya_error("make the maps", &error))?;
         Ok(Self { ebpf })
@@ -192,7 +211,7 @@ impl Object {
                 .spawn_scoped(scope, || {
                     tc.into_iter().try_for_each(|(name, program)| load_classifier(name, program))
                 })
-                .map_err(|error| Error::io("start a thread that loads programs", &error))?;
+                .map_err(|error| Error::io("begin a thread that loads programs", &error))?;
             let done = work(&mut xdp)?;
             loading.join().unwrap_or_else(|panic| resume_unwind(panic))?;
             Ok(done)
@@ -271,7 +290,7 @@ fn missing(program: &str) -> Error {
 ///
 /// aya reads it in the constructor, 20 ms and 20 MB, for relocations that our object does not have,
 /// and offers no way around. So the constructor runs on a thread that sees no `/sys`; where that is
-/// not permitted, it just takes longer.
+/// not possible, it just takes longer.
 fn loader<'a>() -> EbpfLoader<'a> {
     thread::scope(|scope| {
         let constructed = thread::Builder::new().spawn_scoped(scope, || {
@@ -279,9 +298,36 @@ fn loader<'a>() -> EbpfLoader<'a> {
                 .and_then(|()| nix::unistd::chroot("/proc/self/fdinfo"));
             EbpfLoader::new()
         });
-        let constructed = constructed.ok().and_then(|constructed| constructed.join().ok());
+        let constructed = constructed.ok().and_then(|thread| thread.join().ok());
         constructed.unwrap_or_default()
     })
+}
+
+/// Types of which there is one: a header, an integer of eight bytes, and its name, "u".
+static ONE_TYPE: [u8; 43] = *b"\x9f\xeb\x01\x00\x18\0\0\0\0\0\0\0\x10\0\0\0\x10\0\0\0\x03\0\0\0\
+    \x01\0\0\0\0\0\0\x01\x08\0\0\0\x40\0\0\0\0u\0";
+
+/// Whether the kernel takes types, as Linux 6.1 does; aya asks it once.
+///
+/// Whatever an attempt fails with, aya takes it for an older kernel, and leaves out of the object
+/// what that would not know. Without the types of functions the verifier goes through each of them
+/// again and again from every place that calls it, and gives up after half a minute.
+fn check_btf() -> Result<()> {
+    let takes = aya::features().btf().as_ref().is_some_and(|btf| {
+        btf.btf_func() && btf.btf_func_global() && btf.btf_datasec() && btf.btf_decl_tag()
+    });
+    if takes {
+        return Ok(());
+    }
+    let (kind, reason) = match sys::load_btf(&ONE_TYPE) {
+        Err(error) => (Error::io("", &error).kind(), error.to_string()),
+        Ok(_) => (Kind::Failed, "it has refused some".to_owned()),
+    };
+    let message = format!("make the maps: the kernel does not take types (BTF): {reason}");
+    Err(Error::new(kind, message).with_fix(
+        "a seccomp filter, a security module or a lack of memory may be the reason: see the \
+         kernel's log, and try again",
+    ))
 }
 
 /// An error of loading a program: the verifier's last words are what matters.

@@ -1,6 +1,9 @@
-//! The small maps of a slot, and errors of aya in our words.
+//! What is pinned in a slot, and errors of aya in our words.
 
-use std::path::Path;
+use std::{
+    io,
+    os::fd::{AsFd, OwnedFd},
+};
 
 use aya::maps::{Array, Map, MapData};
 use nic_common::{
@@ -10,6 +13,8 @@ use nic_common::{
 
 use super::{
     bpffs,
+    layout::Counted,
+    map::{self, CounterMap, Map as VerifiedMap, RecordMap, Spec},
     slot::{self, Slot},
     sys,
 };
@@ -37,23 +42,6 @@ pub fn aya_error(action: &str, error: &(dyn std::error::Error + 'static)) -> Err
     Error::new(kind, message)
 }
 
-/// The record in a slot, if this nicctl can read what it describes.
-pub fn read_record(slot: &Slot) -> Result<AttachRecord> {
-    let path = slot.pin(slot::RECORD);
-    let other_version = || {
-        Error::failed(format!(
-            "interface {} was attached by another version of nicctl, whose counters this one \
-             cannot read",
-            slot.ifindex
-        ))
-        .with_fix("detach it and attach it again, or use that version")
-    };
-    let map = Map::Array(open_map(&path)?);
-    let map: Array<MapData, AttachRecord> = map.try_into().map_err(|_| other_version())?;
-    let record = map.get(&0, 0).map_err(|error| aya_error("read the record", &error))?;
-    if record.layout == AttachRecord::LAYOUT { Ok(record) } else { Err(other_version()) }
-}
-
 /// The word of the copy policy, in its map.
 pub struct PolicyWord(Array<MapData, u64>);
 
@@ -66,7 +54,7 @@ impl PolicyWord {
 
     /// In a slot.
     pub fn of(slot: &Slot) -> Result<Self> {
-        Self::in_map(open_map(&slot.pin(slot::POLICY))?)
+        Self::in_map(open_map(slot, slot::POLICY)?)
     }
 
     fn get(&self) -> Result<u64> {
@@ -100,9 +88,128 @@ impl PolicyWord {
     }
 }
 
-/// Opens a map pinned at `path`.
-pub fn open_map(path: &Path) -> Result<MapData> {
-    let action = format!("open {}", path.display());
-    let map = sys::open_pin(path).map_err(|error| bpffs::error(&action, &error))?;
-    MapData::from_fd(map).map_err(|error| aya_error(&action, &error))
+/// Opens what is pinned in a slot; `None` if there is nothing.
+fn open(slot: &Slot, pin: &str) -> Result<Option<OwnedFd>> {
+    let path = slot.pin(pin);
+    match sys::open_pin(&path) {
+        Ok(fd) => Ok(Some(fd)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(bpffs::error(format!("open {}", path.display()), &error)),
+    }
+}
+
+/// What is pinned in a slot, made into something by `make`.
+fn open_as<T>(
+    slot: &Slot,
+    pin: &str,
+    make: impl FnOnce(OwnedFd) -> Result<T>,
+) -> Result<Option<T>> {
+    let Some(fd) = open(slot, pin)? else { return Ok(None) };
+    make(fd).map(Some).map_err(|error| unfit(slot, pin, error))
+}
+
+/// An error about what is pinned, with its path and a way out.
+fn unfit(slot: &Slot, pin: &str, error: Error) -> Error {
+    let fix = error.fix().map_or_else(|| UNFIT.to_owned(), str::to_owned);
+    error.while_doing(slot.pin(pin).display()).with_fix(fix)
+}
+
+const UNFIT: &str = "somebody else put it there: detach and attach again";
+
+fn missing(slot: &Slot, pin: &str) -> Error {
+    let error = io::Error::from_raw_os_error(libc::ENOENT);
+    bpffs::error(format!("open {}", slot.pin(pin).display()), &error)
+}
+
+/// A map of a slot, if it is there.
+pub fn open_map_if_there(slot: &Slot, pin: &str) -> Result<Option<VerifiedMap>> {
+    open_as(slot, pin, |fd| VerifiedMap::new(fd, &Spec::of(pin)))
+}
+
+/// A map of a slot.
+pub fn open_map(slot: &Slot, pin: &str) -> Result<MapData> {
+    let map = open_map_if_there(slot, pin)?.ok_or_else(|| missing(slot, pin))?;
+    map.into_aya().map_err(|error| unfit(slot, pin, error))
+}
+
+/// Looks at all maps of a slot that are there, so that whoever opens them by these names after that
+/// gets what is expected. Only under the lock.
+pub fn check_maps(slot: &Slot) -> Result<()> {
+    let pins = slot::MAPS.iter();
+    pins.copied().try_for_each(|pin| open_map_if_there(slot, pin).map(drop))
+}
+
+/// The map of the record in a slot.
+pub fn open_record(slot: &Slot, pin: &str) -> Result<RecordMap> {
+    open_as(slot, pin, RecordMap::new)?.ok_or_else(|| missing(slot, pin))
+}
+
+/// The record in a slot, and whether the layout of what it describes is ours.
+pub fn read_record_and_layout(slot: &Slot) -> Result<(AttachRecord, bool)> {
+    open_record(slot, slot::RECORD)?.read().map_err(|error| unfit(slot, slot::RECORD, error))
+}
+
+/// The record in a slot.
+pub fn read_record(slot: &Slot) -> Result<AttachRecord> {
+    read_record_and_layout(slot).map(|(record, _)| record)
+}
+
+/// The id of what is pinned in a slot, if that is a map.
+pub fn map_id(slot: &Slot, pin: &str) -> Result<Option<u32>> {
+    let Some(fd) = open(slot, pin)? else { return Ok(None) };
+    map::id_of(fd.as_fd())
+        .map_err(|error| Error::io(format!("look at {}", slot.pin(pin).display()), &error))
+}
+
+/// The counters under one name of a slot.
+pub fn open_counters<C: Counted>(slot: &Slot, pin: &str, is_ours: bool) -> Result<CounterMap<C>> {
+    let counters = open_as(slot, pin, |fd| CounterMap::new(fd, is_ours))?;
+    counters.ok_or_else(|| missing(slot, pin))
+}
+
+/// Where counters lie that were counted before their layout changed.
+pub fn before(pin: &str) -> String {
+    format!("{pin}_before")
+}
+
+/// Counters of one hook: those of today, and those that programs of another release have counted,
+/// or still count.
+#[derive(Debug)]
+pub struct CounterPins<C> {
+    /// Of today.
+    pub now: CounterMap<C>,
+    /// From before.
+    pub before: Option<CounterMap<C>>,
+}
+
+impl<C: Counted> CounterPins<C> {
+    /// Opens those of a slot.
+    pub fn open(slot: &Slot, pin: &str, is_ours: bool) -> Result<Self> {
+        Self::open_if_there(slot, pin, is_ours)?.ok_or_else(|| missing(slot, pin))
+    }
+
+    /// Opens those of a slot, if they are there.
+    pub fn open_if_there(slot: &Slot, pin: &str, is_ours: bool) -> Result<Option<Self>> {
+        loop {
+            let now = open_as(slot, pin, |fd| CounterMap::new(fd, is_ours))?;
+            let Some(now) = now else { return Ok(None) };
+            let name = before(pin);
+            let before = open_as(slot, &name, |fd| CounterMap::new(fd, false))?;
+            // Else they changed places between the two.
+            if before.as_ref().is_none_or(|before: &CounterMap<C>| before.id() != now.id()) {
+                return Ok(Some(Self { now, before }));
+            }
+        }
+    }
+
+    /// All that was counted, by queue.
+    pub fn read(&self) -> io::Result<Vec<C>> {
+        let mut counted = self.now.read()?;
+        if let Some(before) = &self.before {
+            let before = before.read()?;
+            counted.resize(counted.len().max(before.len()), C::ZERO);
+            counted.iter_mut().zip(&before).for_each(|(to, from)| to.add(from));
+        }
+        Ok(counted)
+    }
 }

@@ -30,7 +30,7 @@ pub struct Programs {
 impl Programs {
     /// Makes the maps.
     pub fn new() -> Result<Self> {
-        Ok(Self { object: Object::load(&PARAMETERS, None)? })
+        Ok(Self { object: Object::load(&PARAMETERS)? })
     }
 
     /// The XDP program of a build.

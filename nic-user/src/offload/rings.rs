@@ -7,16 +7,12 @@
 
 use std::{
     fmt,
-    fs::File,
+    fs::{File, TryLockError},
     os::fd::{AsRawFd, BorrowedFd},
 };
 
 use aya::maps::{Array, Map, MapData, XskMap};
 use nic_common::{policy::CopyPolicy, record::AttachRecord, steer::Rules};
-use nix::{
-    errno::Errno,
-    fcntl::{Flock, FlockArg},
-};
 
 use super::{
     attach::{self, ModeWanted, Options},
@@ -37,7 +33,7 @@ use crate::{
 pub struct Rings {
     name: String,
     slot: Slot,
-    presence: Flock<File>,
+    presence: File,
     rules: Array<MapData, Rules>,
     sockets: XskMap<MapData>,
     policy: PolicyWord,
@@ -60,16 +56,13 @@ impl Rings {
         if attachment.is_none_or(|attachment| attachment.xdp_program().is_none()) {
             attach_for_rings(lock, nic)?;
         }
-        let directory = slot.open_directory()?;
-        let (presence, alone) = match Flock::lock(directory, FlockArg::LockExclusiveNonblock) {
-            Ok(lock) => (lock, true),
-            Err((directory, _)) => {
-                let shared = Flock::lock(directory, FlockArg::LockSharedNonblock);
-                (shared.map_err(|(_, errno)| in_lock(errno))?, false)
-            }
-        };
-        let rules = pinned::open_map(&slot.pin(slot::STEER))?;
-        let sockets = pinned::open_map(&slot.pin(slot::SOCKETS))?;
+        let presence = slot.open_directory()?;
+        let alone = presence.try_lock().is_ok();
+        if !alone {
+            presence.try_lock_shared().map_err(in_lock)?;
+        }
+        let rules = pinned::open_map(&slot, slot::STEER)?;
+        let sockets = pinned::open_map(&slot, slot::SOCKETS)?;
         let mut rings = Self {
             name: nic.name().to_owned(),
             presence,
@@ -81,7 +74,7 @@ impl Rings {
         };
         if alone {
             rings.clear_all()?;
-            rings.presence.relock(FlockArg::LockSharedNonblock).map_err(in_lock)?;
+            rings.presence.try_lock_shared().map_err(in_lock)?;
         }
         Ok(rings)
     }
@@ -115,7 +108,7 @@ impl Rings {
             let _ = self.sockets.unset(queue);
             self.rules.set(queue, Rules::NONE, 0).map_err(|error| in_map(&error))?;
         }
-        if self.presence.relock(FlockArg::LockExclusiveNonblock).is_err() {
+        if self.presence.try_lock().is_err() {
             return Ok(());
         }
         self.clear_all()?;
@@ -156,8 +149,8 @@ fn attach_for_rings(lock: &Lock, nic: &Nic) -> Result<()> {
     attach::attach(lock, nic, &options).map(drop)
 }
 
-fn in_lock(errno: Errno) -> Error {
-    Error::io("lock the directory of pins", &errno.into())
+fn in_lock(error: TryLockError) -> Error {
+    Error::io("lock the directory of pins", &error.into())
 }
 
 fn in_map(error: &aya::maps::MapError) -> Error {

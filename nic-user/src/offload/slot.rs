@@ -1,14 +1,14 @@
 //! The directory of bpffs that holds what is attached to one interface.
 
 use std::{
-    fs::{self, File},
+    fs::{self, DirBuilder, File},
     io,
-    os::{fd::AsFd, linux::fs::MetadataExt},
+    os::{linux::fs::MetadataExt, unix::fs::DirBuilderExt},
     path::{Path, PathBuf},
 };
 
-use super::{bpffs, sys};
-use crate::error::Result;
+use super::{bpffs, link::Link};
+use crate::{error::Result, trusted};
 
 /// Below the root of bpffs.
 const DIRECTORY: &str = "nicctl";
@@ -41,6 +41,8 @@ pub const STEER: &str = "steer";
 pub const SOCKETS: &str = "sockets";
 /// The ring of the log.
 pub const LOG: &str = "log";
+/// All maps.
+pub const MAPS: [&str; 8] = [RX, INGRESS, TX, RECORD, POLICY, STEER, SOCKETS, LOG];
 
 /// One interface in one network namespace: where its pins are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,6 +80,9 @@ impl Slot {
     /// Whether anything is there.
     pub fn exists(&self) -> Result<bool> {
         let action = || format!("look at {}", self.path.display());
+        if let Some(directory) = self.path.parent() {
+            trusted::folder(directory)?;
+        }
         self.path.try_exists().map_err(|error| bpffs::error(action(), &error))
     }
 
@@ -102,7 +107,9 @@ impl Slot {
     /// An empty directory beside it in which to make it. Whatever an earlier process left there
     /// must have been cleared away.
     pub fn stage(&self) -> Result<Self> {
-        make_directory(&bpffs::root()?.join(DIRECTORY))?;
+        let directory = bpffs::root()?.join(DIRECTORY);
+        make_directory(&directory)?;
+        trusted::folder(&directory)?;
         let staged = self.staging();
         make_directory(&staged.path)?;
         Ok(staged)
@@ -134,22 +141,18 @@ impl Slot {
 
     /// Removes every pin that is left, and the directory.
     pub fn remove_directory(&self) -> Result<()> {
+        trusted::folder(&self.path)?;
         remove_directory(&self.path)
             .map_err(|error| bpffs::error(format!("remove {}", self.path.display()), &error))
     }
 
     /// Detaches one link and removes its pin; it may be gone already.
+    ///
+    /// # Errors
+    ///
+    /// It is not nicctl's link on this interface.
     pub fn detach_link(&self, name: &str) -> Result<()> {
-        let path = self.pin(name);
-        let gone =
-            |error: &io::Error| matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOLINK));
-        let detached = sys::open_pin(&path).and_then(|link| sys::detach_link(link.as_fd()));
-        match detached.and_then(|()| fs::remove_file(&path)) {
-            Err(error) if !gone(&error) => {
-                Err(bpffs::error(format!("detach {}", path.display()), &error))
-            }
-            _ => Ok(()),
-        }
+        Link::open(self, name, self.ifindex)?.map_or(Ok(()), Link::detach)
     }
 }
 
@@ -175,6 +178,7 @@ fn entries() -> Result<Vec<PathBuf>> {
     let Some(root) = bpffs::existing_root()? else { return Ok(Vec::new()) };
     let directory = root.join(DIRECTORY);
     let action = || format!("read {}", directory.display());
+    trusted::folder(&directory)?;
     match fs::read_dir(&directory) {
         Ok(entries) => entries
             .map(|entry| entry.map(|entry| entry.path()))
@@ -186,7 +190,7 @@ fn entries() -> Result<Vec<PathBuf>> {
 }
 
 fn make_directory(path: &Path) -> Result<()> {
-    match fs::create_dir(path) {
+    match DirBuilder::new().mode(0o700).create(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
             Err(bpffs::error(format!("make {}", path.display()), &error))
         }

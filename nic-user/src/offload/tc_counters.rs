@@ -1,21 +1,20 @@
 //! The TC programs of an interface for as long as somebody looks.
 
-use std::os::fd::AsFd;
-
 use aya::{
     maps::Map,
     programs::{LinkOrder, TcAttachType, tc::TcAttachOptions},
 };
 use nic_common::{
-    counters::{Counters, IngressCounters, TxCounters},
+    counters::{IngressCounters, TxCounters},
     policy::CopyPolicy,
 };
 
 use super::{
+    layout::Counted,
+    map::CounterMap,
     object::{EGRESS, INGRESS, Object, Parameters},
     pinned,
     programs::PARAMETERS,
-    sys,
 };
 use crate::error::{Error, Result};
 
@@ -23,7 +22,6 @@ use crate::error::{Error, Result};
 /// (Linux 6.6).
 pub struct TcCounters {
     object: Object,
-    queues: u32,
 }
 
 impl TcCounters {
@@ -47,14 +45,14 @@ impl TcCounters {
             real_tx_queues: queues,
             ..parameters
         };
-        let mut object = Object::load(&parameters, None)?;
+        let mut object = Object::load(&parameters)?;
         for (name, hook) in [(INGRESS, TcAttachType::Ingress), (EGRESS, TcAttachType::Egress)] {
             let order = TcAttachOptions::TcxOrder(LinkOrder::default());
             object.classifier(name)?.attach_with_options(interface, hook, order).map_err(
                 |error| pinned::aya_error(&format!("attach {name} to {interface}"), &error),
             )?;
         }
-        Ok(Self { object, queues })
+        Ok(Self { object })
     }
 
     /// What was counted so far, on all queues together.
@@ -62,14 +60,12 @@ impl TcCounters {
         Ok((self.total("NIC_INGRESS")?, self.total("NIC_TX")?))
     }
 
-    fn total<C: Counters + aya::Pod>(&self, map: &str) -> Result<C> {
+    fn total<C: Counted>(&self, map: &str) -> Result<C> {
         let action = || format!("read {map}");
         let Some(Map::PerCpuArray(map)) = self.object.map(map) else {
             return Err(Error::failed(format!("{}: no such map", action())));
         };
-        let cpus = aya::util::nr_cpus().map_err(|(what, error)| Error::io(what, &error))?;
-        let queues = sys::read_per_cpu(map.fd().as_fd(), self.queues as usize, cpus)
-            .map_err(|error| Error::io(action(), &error))?;
+        let queues = CounterMap::made(map)?.read().map_err(|error| Error::io(action(), &error))?;
         Ok(queues.iter().fold(C::ZERO, |mut sum, queue| {
             sum.add(queue);
             sum

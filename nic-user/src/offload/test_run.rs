@@ -31,7 +31,7 @@ impl BpfWalker {
     /// Loads the program.
     pub fn load() -> Result<Self> {
         privilege::check("load the program")?;
-        let mut object = Object::load(&PARAMETERS, None)?;
+        let mut object = Object::load(&PARAMETERS)?;
         object.xdp(Build::Frags)?;
         Ok(Self { object, policy: PARAMETERS.policy, out: Vec::new() })
     }

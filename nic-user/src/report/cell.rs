@@ -1,12 +1,13 @@
 //! Text from elsewhere, made fit for one line of a terminal.
 
+use super::text::escaped;
+
 /// `text` in at most `columns` columns, without characters that control terminals: a name may have
 /// any of them in it, and any length.
 pub fn cell(text: &str, columns: usize) -> String {
-    let escape = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.into() };
-    let text: String = text.chars().map(escape).collect();
+    let text = escaped(text);
     if text.chars().count() <= columns {
-        return text;
+        return text.into_owned();
     }
     text.chars().take(columns.saturating_sub(1)).chain(['…']).collect()
 }
@@ -24,6 +25,6 @@ mod tests {
 
     #[test]
     fn terminals_are_not_controlled() {
-        assert_eq!(cell("a\x1b[31m\n", 20), "a\\u{1b}[31m\\n");
+        assert_eq!(cell("a\x1b[31m\n", 20), "a\\u001b[31m\\n");
     }
 }

@@ -6,6 +6,8 @@ pub mod number;
 pub mod paragraph;
 pub mod style;
 pub mod table;
+pub mod terminal;
+pub mod text;
 pub mod time;
 
 /// Widest line of any table, in columns.

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::{WIDTH, style::Style};
+use super::{WIDTH, style::Style, text::escaped};
 
 /// Writes `items`, separated by commas, in lines of at most [`WIDTH`] columns beside a margin of
 /// `margin` columns; nothing without items.
@@ -46,6 +46,7 @@ fn write(
 ) -> io::Result<()> {
     let mut lines: Vec<String> = Vec::new();
     for word in words {
+        let word = escaped(&word).into_owned();
         match lines.last_mut() {
             Some(line) if margin + width(line) + 1 + width(&word) <= WIDTH => {
                 line.extend([" ", &word]);

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::style::Style;
+use super::{style::Style, text::escaped};
 
 /// How a column is aligned: words left, numbers right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,9 +26,9 @@ impl<const N: usize> Table<N> {
         Self { columns, rows: Vec::new() }
     }
 
-    /// Adds a row.
+    /// Adds a row. A cell may have anything in it.
     pub fn push(&mut self, row: [String; N]) {
-        self.rows.push(row);
+        self.rows.push(row.map(|cell| escaped(&cell).into_owned()));
     }
 
     /// Writes heading and rows, without trailing spaces.
@@ -83,5 +83,14 @@ mod tests {
         table.write(&mut out, Style::Plain).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert_eq!(text, "NAME       N\nlo      1234\ngrößer     5\n");
+    }
+
+    #[test]
+    fn a_cell_is_no_row() {
+        let mut table = Table::new([("NAME", Align::Left)]);
+        table.push(["lo\neth0\x1b[A".into()]);
+        let mut out = Vec::new();
+        table.write(&mut out, Style::Plain).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "NAME\nlo\\neth0\\u001b[A\n");
     }
 }

@@ -129,7 +129,8 @@ fn plan_settings(
         Found::Nothing | Found::Other { .. } => BTreeMap::new(),
     };
     let (xdp, limits) = (program.xdp, &program.limits[..]);
-    let context = Context { identity: &identity, xdp, limits, obtained: &obtained };
+    let around = &device.surroundings();
+    let context = Context { identity: &identity, xdp, limits, around, obtained: &obtained };
     control::plan(&desired, &device.read()?, &context)
 }
 

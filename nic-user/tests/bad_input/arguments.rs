@@ -1,7 +1,7 @@
 //! Names, numbers and flags without sense. What can be told from the command line alone is told
 //! without root.
 
-use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
 
 use crate::{assert_refused, needs_root, nicctl, sandbox::Sandbox};
 
@@ -13,8 +13,8 @@ fn names_that_no_interface_can_have_are_usage_errors() {
     let bad = [
         ("", "interface name \"\" is empty"),
         ("a/b", "interface name \"a/b\" contains a slash"),
-        ("../../etc/passwd", "is 16 bytes long; at most 15 are possible"),
-        ("sixteen_bytes_xx", "is 16 bytes long; at most 15 are possible"),
+        ("../../etc/passwd", "contains a slash"),
+        (&"x".repeat(128), "is 128 bytes long; at most 127 are possible"),
         ("eth0:1", "contains a colon"),
         ("eth 0", "contains white space"),
         ("..", "is a directory's name"),
@@ -23,8 +23,11 @@ fn names_that_no_interface_can_have_are_usage_errors() {
         for (name, message) in bad {
             assert_refused(&nicctl(command).arg(name).output().unwrap(), 2, message);
         }
-        let name = OsStr::from_bytes(b"eth\xff");
-        assert_refused(&nicctl(command).arg(name).output().unwrap(), 2, "it is not UTF-8");
+        // A name of bytes is one that there can be, and so is an alternative name.
+        for name in [OsStr::from_bytes(b"eth\xff"), OsStr::new(&"x".repeat(127))] {
+            let output = nicctl(command).arg(name).output().unwrap();
+            assert_refused(&output, 3, "no interface is called");
+        }
     }
 }
 
@@ -132,4 +135,34 @@ fn a_log_that_is_off_comes_with_the_command_that_turns_it_on() {
     let message = "nicctl: nic-a was attached without --log\n  fix: nicctl attach nic-a --log\n";
     sandbox.assert_refuses(&["log", "nic-a"], 3, message);
     sandbox.assert_refuses(&["log", "--json"], 3, message);
+}
+
+#[test]
+fn files_that_are_endless_or_would_be_waited_for_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let large = folder.path().join("large.toml");
+    std::fs::File::create(&large).unwrap().set_len(1 << 30).unwrap();
+    for path in [Path::new("/dev/zero"), &pipe] {
+        let path = path.to_str().unwrap();
+        let output = nicctl(&["bench", "compare", path, path]).output().unwrap();
+        assert_refused(&output, 2, &format!("results {path} is not a regular file"));
+        let profile = if path == "/dev/zero" { "/dev/./zero" } else { path };
+        let output = nicctl(&["plan", "lo", "--profile", profile]).output().unwrap();
+        assert_refused(&output, 2, &format!("profile {profile} is not a regular file"));
+    }
+    let path = large.to_str().unwrap();
+    let output = nicctl(&["bench", "compare", path, path]).output().unwrap();
+    assert_refused(&output, 2, &format!("results {path} is larger than 16 MiB"));
+    let output = nicctl(&["plan", "lo", "--profile", path]).output().unwrap();
+    assert_refused(&output, 2, &format!("profile {path} is larger than 256 KiB"));
+}
+
+#[test]
+fn a_pipe_in_place_of_a_namespace_is_not_waited_for() {
+    needs_root!();
+    let sandbox = Sandbox::new();
+    sandbox.shell("mount -t tmpfs tmpfs /run/netns && mkfifo /run/netns/pipe");
+    sandbox.assert_refuses(&["stats", "--netns", "pipe"], 1, "network namespace pipe is only an");
 }

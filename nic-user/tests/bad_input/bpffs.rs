@@ -113,3 +113,69 @@ fn what_is_half_made_is_not_shown_and_cleared_away() {
     assert_done(&sandbox.nicctl(&["detach", "nic-a"]));
     assert_eq!(sandbox.state(), before);
 }
+
+#[test]
+fn a_folder_that_others_may_write_or_own_is_refused_before_anything_is_removed() {
+    needs_root!();
+    let sandbox = Sandbox::new();
+    sandbox.shell("mkdir /mnt/precious && touch /mnt/precious/file");
+    for (spoil, defect) in [
+        ("chmod 1777 /sys/fs/bpf", "/sys/fs/bpf is not trusted: others may write it (mode 1777)"),
+        (
+            "chmod 0700 /sys/fs/bpf; mkdir /sys/fs/bpf/nicctl; chown 65534 /sys/fs/bpf/nicctl",
+            "nicctl is not trusted: it belongs to user 65534",
+        ),
+        (
+            "rmdir /sys/fs/bpf/nicctl; ln -s /mnt/precious /sys/fs/bpf/nicctl",
+            "nicctl: it is a symbolic link, or no folder",
+        ),
+        (
+            "rm /sys/fs/bpf/nicctl; mkdir -m 0700 /sys/fs/bpf/nicctl; \
+          ln -s /mnt/precious /sys/fs/bpf/nicctl/new-1-1",
+            "new-1-1: it is a symbolic link, or no folder",
+        ),
+    ] {
+        sandbox.shell(spoil);
+        let before = sandbox.state();
+        for args in [&["attach", "nic-a"][..], &["detach", "nic-a"]] {
+            let output = sandbox.nicctl(args);
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(1), "{spoil}: {args:?}: {said}");
+            assert!(said.contains(defect) && said.contains("fix: "), "{spoil}: {args:?}: {said}");
+        }
+        assert_eq!(sandbox.state(), before);
+        sandbox.shell("test -e /mnt/precious/file");
+    }
+}
+
+#[test]
+fn journals_are_for_nobody_else_whatever_the_umask_and_those_of_others_are_refused() {
+    needs_root!();
+    let sandbox = Sandbox::new();
+    let mtu = |sandbox: &Sandbox| sandbox.lab().a().link().unwrap().mtu;
+    sandbox.shell("umask 0; /mnt/nicctl set nic-a link.mtu=1400");
+    sandbox.shell("test -z \"$(find /var/lib/nicctl -perm /077)\"");
+    let refused = |spoil: &str, defect: &str| {
+        sandbox.shell(spoil);
+        let output = sandbox.nicctl(&["restore", "nic-a"]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{spoil}: {said}");
+        assert!(said.contains(defect), "{spoil}: {said}");
+        assert_eq!(mtu(&sandbox), 1400, "{spoil}");
+    };
+    refused("chown 65534 /var/lib/nicctl/*.json", "it belongs to user 65534");
+    refused(
+        "chown 0 /var/lib/nicctl/*.json; chmod 0666 /var/lib/nicctl/*.json",
+        "others may write",
+    );
+    refused("chmod 0600 /var/lib/nicctl/*.json; chmod 0777 /var/lib/nicctl", "others may write");
+    // What an interrupted process, or somebody else, left in the way of a new journal.
+    sandbox.shell(
+        "chmod 0700 /var/lib/nicctl; echo kept >/mnt/target; \
+         for json in /var/lib/nicctl/*.json; do ln -s /mnt/target \"${json%.json}.new\"; done",
+    );
+    assert_done(&sandbox.nicctl(&["set", "nic-a", "link.mtu=1300"]));
+    sandbox.shell("test \"$(cat /mnt/target)\" = kept");
+    assert_done(&sandbox.nicctl(&["restore", "nic-a"]));
+    assert_eq!(mtu(&sandbox), 1500);
+}

@@ -11,6 +11,7 @@ mod foreign;
 mod gone;
 mod lock;
 mod output;
+mod pins;
 mod privileges;
 mod sandbox;
 

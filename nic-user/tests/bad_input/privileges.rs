@@ -1,5 +1,9 @@
 //! Without root, or without one of its capabilities.
 
+use std::{io, os::unix::process::CommandExt, process::Command};
+
+use nic_user::offload::NEEDS;
+
 use crate::{assert_done, assert_refused, needs_root, sandbox::Sandbox};
 
 const NOBODY: [&str; 5] =
@@ -95,5 +99,168 @@ fn a_user_namespace_has_no_capabilities_that_count() {
         4,
         "attach to nic-a: capabilities in a user namespace do not reach BPF",
     );
+    assert_eq!(sandbox.state(), before);
+}
+
+/// What a command is tried with: what comes before it, and its arguments.
+fn trial(command: &str) -> Option<(&'static [&'static str], &'static [&'static str])> {
+    const ATTACH: &[&str] = &["attach", "nic-a", "--log"];
+    const SET: &[&str] = &["set", "nic-a", "link.mtu=1400"];
+    Some(match command {
+        "attach" => (&["list"], &["attach", "nic-a"]),
+        "detach" => (ATTACH, &["detach", "nic-a"]),
+        "list" => (ATTACH, &["list"]),
+        "stats" => (ATTACH, &["stats", "nic-a"]),
+        "set" => (&["list"], SET),
+        "restore" => (SET, &["restore", "nic-a"]),
+        "decode --bpf" => (&["list"], &["decode", "--bpf", "--hex", "00"]),
+        // They go on until they are interrupted, or take a profile.
+        _ => return None,
+    })
+}
+
+/// As root (0) or another user with just these capabilities.
+fn with(user: u32, capabilities: &[&str]) -> Vec<String> {
+    let held: String =
+        capabilities.iter().map(|name| name.to_lowercase().replace("cap_", ",+")).collect();
+    let mut privileges =
+        vec![format!("--bounding-set=-all{held}"), format!("--inh-caps=-all{held}")];
+    if user != 0 {
+        privileges.extend([format!("--reuid={user}"), format!("--regid={user}")]);
+        privileges.extend(["--clear-groups".to_owned(), format!("--ambient-caps=-all{held}")]);
+    }
+    privileges
+}
+
+#[test]
+fn what_the_table_says_is_enough_and_every_part_of_it_is_needed() {
+    needs_root!();
+    for needs in NEEDS {
+        let Some((before, args)) = trial(needs.command) else { continue };
+        let sandbox = Sandbox::new();
+        let run = |user, capabilities: &[&str]| {
+            let privileges = with(user, capabilities);
+            let privileges: Vec<&str> = privileges.iter().map(String::as_str).collect();
+            assert_done(&sandbox.nicctl(before));
+            let output = sandbox.nicctl_with(&privileges, args);
+            // Whatever it was, it is over.
+            sandbox.nicctl(&["detach", "--all"]);
+            sandbox.nicctl(&["restore", "nic-a"]);
+            output
+        };
+        for (user, others) in [(0, &[][..]), (65534, needs.of_others)] {
+            let all: Vec<&str> =
+                needs.of_root.iter().chain(others).map(|(name, _)| *name).collect();
+            let output = run(user, &all);
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(0), "{user} {args:?}: {said}");
+            for missing in &all {
+                let rest: Vec<&str> = all.iter().copied().filter(|name| name != missing).collect();
+                let output = run(user, &rest);
+                let said = String::from_utf8_lossy(&output.stderr);
+                let case = format!("{user} {args:?} without {missing}: {said}");
+                // What restore could not give back it says by itself.
+                let code =
+                    if (needs.command, *missing) == ("restore", "CAP_NET_ADMIN") { 1 } else { 4 };
+                assert_eq!(output.status.code(), Some(code), "{case}");
+                assert!(code == 1 || said.contains(missing), "{case}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_log_takes_cap_sys_admin() {
+    needs_root!();
+    let sandbox = Sandbox::new();
+    assert_done(&sandbox.nicctl(&["attach", "nic-a", "--log"]));
+    let output = sandbox.nicctl_with(&["--bounding-set=-sys_admin"], &["log", "nic-a"]);
+    let message = "follow the log of nic-a: not permitted without CAP_SYS_ADMIN\n  fix: it takes";
+    assert_refused(&output, 4, message);
+}
+
+#[test]
+fn privileges_of_the_file_are_refused() {
+    needs_root!();
+    let sandbox = Sandbox::new();
+    sandbox.shell("cp /mnt/nicctl /mnt/suid && chmod 4755 /mnt/suid");
+    let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups", "/mnt/suid", "list"];
+    let output = sandbox.command("setpriv", &nobody).output().unwrap();
+    assert_refused(&output, 4, "nicctl does not run with privileges of its file");
+    // Root has them anyway.
+    assert_done(&sandbox.command("/mnt/suid", &["list"]).output().unwrap());
+}
+
+#[test]
+fn without_another_thread_it_fails_and_changes_nothing() {
+    needs_root!();
+    let sandbox = Sandbox::new();
+    let before = sandbox.state();
+    let name = sandbox.lab().b().netns_name();
+    sandbox.shell("chmod 0777 /mnt");
+    for args in [
+        &["attach", "nic-a"][..],
+        &["stats"],
+        &["log"],
+        &["set", "nic-a", "link.mtu=1400"],
+        &["bench", "udp-gso"],
+        &["bench", "serve"],
+        &["doctor"],
+        &["list", "--netns", name],
+    ] {
+        let caps = with(65533, &["CAP_BPF", "CAP_NET_ADMIN", "CAP_PERFMON", "CAP_DAC_OVERRIDE"]);
+        let privileges: Vec<&str> = caps.iter().map(String::as_str).collect();
+        // The process itself is the one that there may be.
+        let limited = ["--nproc=1:1", "setpriv"];
+        let all = [&limited[..], &privileges, &["/mnt/nicctl"], args].concat();
+        let output = sandbox.command("prlimit", &all).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code().is_some_and(|code| code != 101), "{args:?}: {said}");
+        assert!(!said.contains("panicked"), "{args:?}: {said}");
+    }
+    sandbox.nicctl(&["detach", "--all"]);
+    sandbox.nicctl(&["restore", "nic-a"]);
+    assert_eq!(sandbox.state(), before);
+}
+
+/// The process gets EPERM for what hands types to the kernel.
+fn refuse_btf(command: &mut Command) {
+    const BPF_BTF_LOAD: u32 = 18;
+    let insn = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
+    let (load, equal, ret) = (
+        libc::BPF_LD | libc::BPF_W | libc::BPF_ABS,
+        libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
+        libc::BPF_RET | libc::BPF_K,
+    );
+    // In `struct seccomp_data`: the number of the call, and its first argument.
+    let mut filter = [
+        insn(load, 0, 0, 0),
+        insn(equal, 0, 3, libc::SYS_bpf as u32),
+        insn(load, 0, 0, 16),
+        insn(equal, 0, 1, BPF_BTF_LOAD),
+        insn(ret, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
+        insn(ret, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    // SAFETY: prctl(2) is a system call, and reads the filter, which outlives it.
+    unsafe {
+        command.pre_exec(move || {
+            let program =
+                libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+            let done = libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program);
+            if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+        });
+    }
+}
+
+#[test]
+fn refused_types_are_told() {
+    needs_root!();
+    let sandbox = Sandbox::new();
+    let before = sandbox.state();
+    let mut command = sandbox.command("/mnt/nicctl", &["attach", "nic-a"]);
+    refuse_btf(&mut command);
+    let message = "nicctl: attach to nic-a: make the maps: the kernel does not take types (BTF): \
+                   Operation not permitted (os error 1)\n  fix: a seccomp filter, ";
+    assert_refused(&command.output().unwrap(), 4, message);
     assert_eq!(sandbox.state(), before);
 }

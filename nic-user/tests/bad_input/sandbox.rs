@@ -36,7 +36,7 @@ pub struct State {
 const SCRIPT: &str = "
     while umount /sys/fs/bpf; do :; done 2>/dev/null
     mount -t bpf -o mode=0700 bpf /sys/fs/bpf &&
-    mkdir -p /var/lib/nicctl && mount -t tmpfs tmpfs /var/lib/nicctl &&
+    mkdir -p /var/lib/nicctl && mount -t tmpfs -o mode=0700 tmpfs /var/lib/nicctl &&
     mount -t tmpfs tmpfs /mnt && touch /mnt/nicctl && mount --bind \"$0\" /mnt/nicctl &&
     echo ready && exec cat";
 

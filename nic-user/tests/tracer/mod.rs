@@ -1,10 +1,11 @@
 //! Runs a program system call by system call, on all of its threads, and lets one of them fail, or
 //! the program die there.
+#![allow(dead_code, reason = "every test uses a part of it")]
 
 use std::{
     collections::BTreeMap,
-    fs, io,
-    io::{Read, Seek},
+    fs::{self, File},
+    io::{self, Read, Seek},
     os::unix::process::CommandExt,
     process::{Command, Stdio},
     sync::mpsc::{self, RecvTimeoutError},
@@ -15,6 +16,7 @@ use std::{
 use nix::{
     errno::Errno,
     sys::{
+        memfd::{MFdFlags, memfd_create},
         ptrace::{self, Options},
         signal::{Signal, kill},
         wait::{WaitPidFlag, WaitStatus, waitpid},
@@ -60,7 +62,8 @@ pub struct Ended {
 /// it do not. Nor do those that cannot fail, and whose failure no program could bear: the end of a
 /// thread, the return from a signal, and `futex`, by which threads wake each other.
 pub fn run(command: &mut Command, at: Option<(usize, Interference)>) -> Ended {
-    let [mut stdout, mut stderr] = [(); 2].map(|()| tempfile::tempfile().unwrap());
+    let [mut stdout, mut stderr] = [c"stdout", c"stderr"]
+        .map(|name| File::from(memfd_create(name, MFdFlags::MFD_CLOEXEC).unwrap()));
     command.stdin(Stdio::null());
     command.stdout(stdout.try_clone().unwrap()).stderr(stderr.try_clone().unwrap());
     // SAFETY: ptrace(2) is a system call that needs nothing but the child itself.

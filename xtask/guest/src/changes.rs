@@ -39,6 +39,7 @@ pub fn set<S: AsRef<str> + Sync>(
             identity: &identity,
             xdp: control::plan::Xdp::None,
             limits: &[],
+            around: &device.device.surroundings(),
             obtained: &obtained,
         };
         let plan = control::plan(&wanted::from_arguments(&wishes)?, &current, &context)?;

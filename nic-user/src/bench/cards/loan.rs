@@ -88,7 +88,7 @@ impl End {
         let settings = KernelDevice::new(nic.clone())?.read()?.into_iter();
         // What is only requested follows from others: off is not what was wished.
         let settings = settings.filter(|(_, setting)| {
-            setting.access == Access::ReadWrite && !setting.is_only_requested()
+            setting.access == Access::ReadWrite && setting.requested.is_none()
         });
         Ok(Self {
             mac: mac(&nic.link),

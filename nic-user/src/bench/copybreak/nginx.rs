@@ -85,11 +85,12 @@ impl Nginx {
         let (started, starting) = mpsc::channel();
         let (wanted, until) = mpsc::channel();
         // The kernel ends nginx when the thread ends that started it.
-        thread::spawn(move || {
+        let thread = thread::Builder::new().spawn(move || {
             let _ = started.send(place.start());
             // Nobody sends anything: it ends when nginx is no longer wanted.
             let _ = until.recv();
         });
+        thread.map_err(|error| fail(Error::io("begin a thread", &error)))?;
         let process = starting.recv().unwrap_or_else(|_| Err(Error::failed("a thread failed")));
         Ok(Self { process: process.map_err(fail)?, address, _wanted: wanted })
     }

@@ -2,7 +2,6 @@
 
 use std::os::fd::AsFd;
 
-use super::btf::Btf;
 use crate::{
     error::Result,
     lab::{
@@ -16,6 +15,7 @@ use crate::{
             map::Counters,
         },
     },
+    offload::Btf,
 };
 
 /// In `struct __sk_buff` (linux/bpf.h).

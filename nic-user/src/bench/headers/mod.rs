@@ -1,6 +1,5 @@
 //! `headers`: exactly the headers in a packet's linear part, or 256 bytes of it.
 
-mod btf;
 mod feeder;
 mod merged;
 mod path;

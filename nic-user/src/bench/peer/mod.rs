@@ -24,8 +24,11 @@ use super::{
 use crate::{
     error::{Error, Result},
     netlink::{link::Links, route::Routes},
+    report::cell::cell,
 };
 
+/// How much of a text of the other side is shown, in columns.
+const MAX_TEXT: usize = 160;
 /// How long the other side may take for an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -46,27 +49,28 @@ impl fmt::Debug for Peer {
 }
 
 impl Peer {
-    /// Connects to `HOST` or `HOST:PORT`.
+    /// Connects to `HOST` or `HOST:PORT`, with the token that was printed there, if one was.
     ///
     /// # Errors
     ///
     /// Nobody is there, or does not speak as this nicctl does.
-    pub fn connect(host: &str) -> Result<Self> {
+    pub fn connect(host: &str, token: Option<&str>) -> Result<Self> {
         let stream = connect(host).map_err(|error| {
             Error::io(format!("connect to {host}"), &error)
                 .with_fix(format!("`nicctl bench serve` must run there; its port is {PORT}"))
         })?;
-        Self::over(stream).map_err(|error| error.while_doing(host))
+        Self::over(stream, token).map_err(|error| error.while_doing(host))
     }
 
-    fn over(stream: TcpStream) -> Result<Self> {
+    fn over(stream: TcpStream, token: Option<&str>) -> Result<Self> {
         let fail = |error: io::Error| Error::io("read the ends of a connection", &error);
         let (ours, theirs) =
             (stream.local_addr().map_err(fail)?.ip(), stream.peer_addr().map_err(fail)?.ip());
         let channel = RefCell::new(Channel::new(stream).map_err(fail)?);
-        match ask(&channel, Question::Hello { version: VERSION })? {
+        let token = token.map(str::to_owned);
+        match ask(&channel, Question::Hello { version: VERSION, token })? {
             Answer::Hello { version: VERSION, kernel, cpu, receiver } => {
-                let [kernel, cpu] = [kernel, cpu].map(printable);
+                let [kernel, cpu] = [kernel, cpu].map(|text| cell(&text, MAX_TEXT));
                 Ok(Self { channel, ours, theirs, kernel, cpu, receiver })
             }
             _ => Err(unexpected()),
@@ -134,17 +138,11 @@ fn ask(channel: &RefCell<Channel>, question: Question) -> Result<Answer> {
     channel.send(&question)?;
     match channel.receive(PATIENCE)? {
         Some(Answer::Error(error)) => {
-            Err(Error::failed(format!("the other side says: {}", printable(error))))
+            Err(Error::failed(format!("the other side says: {}", cell(&error, MAX_TEXT))))
         }
         Some(answer) => Ok(answer),
         None => Err(Error::failed("the other side has gone")),
     }
-}
-
-/// What the other side says may end on a terminal.
-fn printable(mut text: String) -> String {
-    text.retain(|character| !character.is_control());
-    text
 }
 
 fn unexpected() -> Error {
@@ -209,7 +207,7 @@ impl Way {
 ///
 /// # Errors
 ///
-/// The way there can not be read.
+/// The way there cannot be read.
 pub fn udp_gso(peer: &Rc<Peer>) -> Result<Experiment> {
     let cpus = Cpus::apart()?;
     let way = Way::to(peer)?;
@@ -283,7 +281,7 @@ impl Trial for UdpTrial {
 ///
 /// # Errors
 ///
-/// The way there can not be read.
+/// The way there cannot be read.
 pub fn big_tcp(peer: &Rc<Peer>) -> Result<Experiment> {
     let cpus = Cpus::apart()?;
     let way = Way::to(peer)?;

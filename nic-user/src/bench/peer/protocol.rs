@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use crate::error::{Error, Result};
 
 /// Version of the language. Both sides must speak the same one.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Where `nicctl bench serve` listens, unless it is told otherwise.
 pub const PORT: u16 = 5243;
 /// The longest line, in bytes, with its end.
@@ -21,13 +21,16 @@ const MAX_LINE: usize = 4096;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What is asked of the receiving side.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Question {
     /// The first one: which version is spoken?
     Hello {
         /// The one that asks speaks this.
         version: u32,
+        /// What was printed where `nicctl bench serve` runs, if it asks for that.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        token: Option<String>,
     },
     /// Take datagrams.
     Udp(Udp),
@@ -219,7 +222,8 @@ mod tests {
     fn questions_are_read_as_they_are_written() {
         let udp = Udp { from_port: 7, size: 1472, merged: true };
         let all = [
-            Question::Hello { version: 1 },
+            Question::Hello { version: 1, token: None },
+            Question::Hello { version: 2, token: Some("x".to_owned()) },
             Question::Udp(udp),
             Question::Tcp(Tcp::Answer { size: 70_000 }),
             Question::Tcp(Tcp::Receive {}),

@@ -90,6 +90,9 @@ struct Copybreak {
 struct Setting {
     /// What it is set to: a number, a switch, or text.
     value: Value,
+    /// What it was asked to be, where the device does not grant that, because of what it depends
+    /// on.
+    requested: Option<Value>,
     /// The least that the device takes, where it says.
     min: Option<u64>,
     /// The most that the device takes, where it says.
@@ -270,6 +273,7 @@ impl From<&setting::Setting> for Setting {
         };
         Self {
             value: setting.value.clone(),
+            requested: setting.requested.clone(),
             min: setting.min,
             max: setting.max,
             default: setting.default.clone(),

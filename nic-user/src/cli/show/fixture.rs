@@ -68,7 +68,7 @@ fn settings() -> Settings {
         ..Setting::new(512_u32)
     };
     let mtu = Setting { min: Some(68), max: Some(9216), ..Setting::new(9000_u32) };
-    let requested = Setting { note: Some("requested on".to_owned()), ..Setting::new(false) };
+    let requested = Setting { requested: Some(true.into()), ..Setting::new(false) };
     let timeout = |ns: u64| Setting { default: Some(0_u64.into()), ..Setting::new(ns) };
     let settings = [
         (Group::Copybreak, "rx", copybreak),

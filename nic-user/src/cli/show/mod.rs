@@ -33,7 +33,7 @@ Examples:
   nicctl show eth0 --json | jq .settings.ring.rx")]
 pub(super) struct Args {
     /// Interface to show
-    #[arg(value_name = "IFACE", value_parser = name::utf8())]
+    #[arg(value_name = "IFACE", value_parser = name::interface())]
     interface: String,
 
     /// The network namespace that the interface is in, as `ip netns` names it

@@ -8,6 +8,7 @@ use std::{
 use crate::{
     netlink::netdev::queue::Direction,
     nic::{
+        cpus::CpuSet,
         setting::{Group, Key, Settings, Value},
         settings::Survey,
         topology::QueuePath,
@@ -171,26 +172,8 @@ fn or_dash(text: Option<&str>) -> String {
 /// The CPUs of a mask as a list.
 fn cpus_of(mask: Option<&Value>) -> String {
     let Some(Value::Text(mask)) = mask else { return dash() };
-    cell(&or_dash(Some(&list(&cpus_in(mask)))), MAX_LIST)
-}
-
-/// The CPUs in a mask as sysfs has it: hexadecimal words of 32 CPUs, the last ones first.
-fn cpus_in(mask: &str) -> Vec<u32> {
-    let digits = mask.chars().filter(|character| *character != ',').rev();
-    let of_digit = |(position, digit): (u32, char)| {
-        let bits = digit.to_digit(16).unwrap_or_default();
-        (0..4).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| position * 4 + bit)
-    };
-    (0..).zip(digits).flat_map(of_digit).collect()
-}
-
-/// A list such as `0-3,8` of CPUs in order.
-fn list(cpus: &[u32]) -> String {
-    let ranges = cpus.chunk_by(|one, next| one + 1 == *next).filter_map(|range| {
-        let (first, last) = (range.first()?, range.last()?);
-        Some(if first == last { first.to_string() } else { format!("{first}-{last}") })
-    });
-    ranges.collect::<Vec<_>>().join(",")
+    let cpus = CpuSet::from_mask(mask).map(|cpus| cpus.to_string());
+    cell(&or_dash(cpus.as_deref()), MAX_LIST)
 }
 
 #[cfg(test)]

@@ -179,7 +179,7 @@ fn plain_table<'a>(settings: impl Iterator<Item = (&'a Key, &'a Setting)>) -> Ta
 }
 
 fn value(setting: &Setting) -> String {
-    cell(&setting.value.to_string(), MAX_VALUE)
+    cell(&setting.state().to_string(), MAX_VALUE)
 }
 
 /// Who decides about a setting if not the user, or else what there is to know about it.
@@ -194,7 +194,7 @@ fn remark(setting: &Setting) -> String {
 
 fn item(key: &Key, setting: &Setting) -> String {
     match &setting.access {
-        Access::ReadWrite => cell(&format!("{} {}", key.name, setting.value), MAX_ITEM),
+        Access::ReadWrite => cell(&format!("{} {}", key.name, setting.state()), MAX_ITEM),
         _ => cell(&format!("{} {} ({})", key.name, setting.value, remark(setting)), MAX_ITEM),
     }
 }
@@ -208,8 +208,8 @@ fn write_features(out: &mut dyn Write, style: Style, shown: &Shown) -> io::Resul
             .iter()
             .filter(|(_, setting)| setting.value == Value::Switch(on))
             .filter(|(_, setting)| (setting.access == Access::ReadWrite) == is_free)
-            .map(|(key, setting)| match &setting.note {
-                Some(note) => format!("{} ({note})", key.name),
+            .map(|(key, setting)| match &setting.requested {
+                Some(requested) => format!("{} [requested {requested}]", key.name),
                 None => key.name.clone(),
             })
             .collect()
@@ -330,7 +330,7 @@ mod tests {
         for line in [
             "enp129s0f1np1v9 index 4294967295, netns blue, up, no carrier, 02:00:00:00:00:01",
             "features on   rx-gro",
-            "features off  rx-lro (requested on)",
+            "features off  rx-lro [requested on]",
             "fixed on      highdma",
             "fixed off     1; --group feature lists them",
             "copybreak     rx 512, tunable (at most 1500, default 256): packets of one",

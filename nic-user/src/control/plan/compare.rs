@@ -1,6 +1,9 @@
 //! When two values of a setting are the same.
 
-use crate::nic::setting::{Group, Key, Setting, Value};
+use crate::nic::{
+    cpus,
+    setting::{Group, Key, Setting, Value},
+};
 
 /// Whether both values are the same for this setting; sets of CPUs have several spellings.
 pub fn same(key: &Key, one: &Value, other: &Value) -> bool {
@@ -8,10 +11,13 @@ pub fn same(key: &Key, one: &Value, other: &Value) -> bool {
         (Value::Switch(_), Value::Text(_)) | (Value::Text(_), Value::Switch(_)) => {
             one.to_string() == other.to_string()
         }
-        (Value::Text(one), Value::Text(other)) => match key.group {
-            Group::Rps | Group::Xps => mask(one) == mask(other),
-            Group::Irq if cpu_list(one).is_some() => cpu_list(one) == cpu_list(other),
-            _ => one == other,
+        (Value::Text(one), Value::Text(other)) => match cpus::notation(key.group) {
+            Some(notation) => {
+                one == other
+                    || cpus::Choice::parse(one, notation)
+                        .is_some_and(|set| cpus::Choice::parse(other, notation) == Some(set))
+            }
+            None => one == other,
         },
         _ => one == other,
     }
@@ -22,9 +28,13 @@ pub fn same(key: &Key, one: &Value, other: &Value) -> bool {
 /// net/ethtool/ioctl.c).
 pub(super) const DEFAULT: &str = "default";
 
-/// Whether a setting is `value` now.
+/// Whether a setting is `value` now, and was not asked to be something else.
 pub fn is_now(key: &Key, setting: &Setting, value: &Value) -> bool {
-    same(key, &setting.value, value)
+    if let Some(requested) = value.requested() {
+        // Where it was granted since, it is what was asked.
+        return *setting.requested.as_ref().unwrap_or(&setting.value) == Value::Switch(requested);
+    }
+    setting.requested.is_none() && same(key, &setting.value, value)
         || is_default(value) && setting.default.as_ref() == Some(&setting.value)
 }
 
@@ -36,35 +46,10 @@ pub fn is_default(value: &Value) -> bool {
 /// What brings back what a setting is now.
 pub(super) fn original(key: &Key, setting: &Setting) -> Value {
     let is_default = setting.default.as_ref() == Some(&setting.value);
-    if can_be_default(key) && is_default { DEFAULT.into() } else { setting.value.clone() }
+    if can_be_default(key) && is_default { DEFAULT.into() } else { setting.state() }
 }
 
 /// Whether it can be left to the driver, which is more than to be what the driver would choose.
 pub(super) fn can_be_default(key: &Key) -> bool {
     key.group == Group::Rss
-}
-
-/// A CPU mask without commas and leading zeros: groups of 32 bits after the first may be short.
-fn mask(text: &str) -> String {
-    let digits: String =
-        text.trim().to_lowercase().split(',').map(|group| format!("{group:0>8}")).collect();
-    digits.trim_start_matches('0').to_owned()
-}
-
-/// The ranges of a CPU list (`0-3,8`), joined where they touch.
-fn cpu_list(text: &str) -> Option<Vec<(u32, u32)>> {
-    let range = |part: &str| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        Some((first.trim().parse().ok()?, last.trim().parse().ok()?))
-    };
-    let mut ranges = text.split(',').map(range).collect::<Option<Vec<(u32, u32)>>>()?;
-    ranges.sort_unstable();
-    let mut joined: Vec<(u32, u32)> = Vec::new();
-    for (first, last) in ranges {
-        match joined.last_mut() {
-            Some(before) if first <= before.1.saturating_add(1) => before.1 = before.1.max(last),
-            _ => joined.push((first, last)),
-        }
-    }
-    Some(joined)
 }

@@ -1,5 +1,7 @@
 //! What becomes of each wish, and of all together.
 
+mod dependencies;
+mod queues;
 mod verdict;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -117,7 +119,7 @@ impl<'a> Planner<'a> {
             let note = format!("{key} is {got}: that is what the driver made of {before} before");
             return self.note(note);
         }
-        let (key, from) = (key.clone(), setting.value.clone());
+        let (key, from) = (key.clone(), setting.state());
         let change = Change { key, from, to: to.clone(), asked, kept: false, best_effort };
         self.changes.insert(change.key.clone(), change);
     }
@@ -199,7 +201,9 @@ impl<'a> Planner<'a> {
         let identity = self.context.identity.clone();
         let touched = touched(&self.changes, self.current);
         let fewer_queues = gets_fewer_queues(self.changes.values());
-        let stages = by_stage(self.changes.into_values(), |key| rules::stage_of(key, fewer_queues));
+        let stages = by_stage(self.changes.into_values(), |change| {
+            rules::stage_of(&change.key, &change.to, fewer_queues)
+        });
         let driver = identity.driver.as_deref();
         let steps = stages
             .into_values()
@@ -226,8 +230,8 @@ impl<'a> Planner<'a> {
                 let by = self.changes.values().find(|change| self.overwrites(change, key))?;
                 Some(Change {
                     key: key.clone(),
-                    from: setting.value.clone(),
-                    to: setting.value.clone(),
+                    from: setting.state(),
+                    to: setting.state(),
                     asked: Some(format!("kept: {} may change it", by.key)),
                     kept: true,
                     best_effort: by.best_effort,
@@ -258,9 +262,7 @@ fn touched(changes: &BTreeMap<Key, Change>, current: &Settings) -> BTreeMap<Key,
     };
     current
         .iter()
-        // What is only requested follows from others. To wish it again changes nothing, and to
-        // give it back would take the wish away.
-        .filter(|(key, setting)| is_touched(key, setting) && !setting.is_only_requested())
+        .filter(|(key, setting)| is_touched(key, setting))
         .map(|(key, setting)| (key.clone(), original(key, setting)))
         .collect()
 }

@@ -13,7 +13,11 @@ use crate::{
         wanted::{Origin, Request, from_arguments},
     },
     error::Kind,
-    nic::setting::{Access, Setting},
+    nic::{
+        cpus::CpuSet,
+        setting::{Access, Setting},
+        surroundings::{Peer, Surroundings},
+    },
     report::style::Style,
 };
 
@@ -25,7 +29,11 @@ fn desired(arguments: &[&str]) -> Desired {
 fn plan_with(desired: &Desired, fake: &Fake, xdp: Xdp) -> Result<Plan> {
     let obtained = BTreeMap::new();
     let (identity, obtained) = (&fake.identity, &obtained);
-    plan(desired, &fake.settings, &Context { identity, xdp, limits: &[], obtained })
+    plan(
+        desired,
+        &fake.settings,
+        &Context { identity, xdp, limits: &[], around: &Surroundings::default(), obtained },
+    )
 }
 
 fn plan_of(arguments: &[&str], fake: &Fake) -> Result<Plan> {
@@ -72,14 +80,16 @@ fn sets_of_cpus_have_several_spellings() {
         |key: &str, one: &str, other: &str| same(&key.parse().unwrap(), &one.into(), &other.into());
     for (key, one, other, expected) in [
         ("rps.rx-0", "f", "00000000,0000000F", true),
-        ("rps.rx-0", "1,0", "00000001,00000000", true),
+        ("rps.rx-0", "32", "00000000,00000032", true),
         ("rps.rx-0", "1,0", "1", false),
-        ("xps.tx-0", "0", "", true),
+        ("rps.rx-0", "0-3,8", "10f", true),
+        ("rps.rx-0", "off", "0", true),
+        ("xps.tx-0", "0", "off", true),
         ("irq.42", "0,1,2-3", "0-3", true),
         ("irq.42", "3,0-1", "0-1,3", true),
         ("irq.42", "0-3", "0-4", false),
         ("irq.42", "0-4294967295,5", "0-4294967295", true),
-        ("irq.42", "0-7:1/2", "0-7:1/2", true),
+        ("irq.42", "0-7:1/2", "0,2,4,6", true),
         ("rss.function", "toeplitz", "TOEPLITZ", false),
     ] {
         assert_eq!(are_same(key, one, other), expected, "{key} {one} {other}");
@@ -131,16 +141,169 @@ fn with_fewer_queues_the_table_of_flows_goes_first() {
 
 #[test]
 fn max_min_and_percentages_are_of_the_devices_limits() {
-    let plan = plan_of(&["ring.rx=max", "ring.tx=1%", "copybreak.rx=min"], &Fake::full()).unwrap();
+    let plan = plan_of(&["ring.rx=max", "ring.tx=2%", "copybreak.rx=min"], &Fake::full()).unwrap();
     let to: Vec<String> = plan
         .changes()
         .map(|change| format!("{} {} {:?}", change.key, change.to, change.asked))
         .collect();
-    // 1 % of 4096 is less than the 64 that it takes at least.
     assert_eq!(
         to,
-        ["ring.rx 4096 Some(\"max\")", "ring.tx 64 Some(\"1%\")", "copybreak.rx 0 Some(\"min\")"]
+        ["ring.rx 4096 Some(\"max\")", "ring.tx 81 Some(\"2%\")", "copybreak.rx 0 Some(\"min\")"]
     );
+}
+
+#[test]
+fn a_percentage_of_less_than_there_can_be_is_refused_with_the_least() {
+    let fake = with(Fake::full(), "channels.combined", |setting| setting.min = None);
+    let (kind, what, fix) = refusal(&["channels.combined=0%"], &fake);
+    assert_eq!(
+        (kind, what.as_str()),
+        (Kind::Usage, "channels.combined 0% is 0 of 8: it takes 1 at least")
+    );
+    assert_eq!(fix, "channels.combined=13%, or channels.combined=1");
+    assert_eq!(refusal(&["ring.tx=1%"], &fake).2, "ring.tx=2%, or ring.tx=64");
+    assert!(plan_of(&["coalesce.rx-usecs=0%", "coalesce.adaptive-rx=off"], &fake).is_ok());
+    let pct0 = from_profile("[channels]\ncombined = \"0%\"\n");
+    assert!(plan_with(&pct0, &fake, Xdp::None).unwrap_err().to_string().contains("p.toml:2)"));
+}
+
+#[test]
+fn features_are_refused_with_what_they_need_also_a_second_time() {
+    let both = ["feature.tx-checksum-ip-generic=off", "feature.tx-tcp-segmentation=on"];
+    let fake = Fake::full();
+    let ungranted = with(fake.clone(), "feature.tx-tcp-segmentation", |setting| {
+        (setting.value, setting.requested) = (false.into(), Some(true.into()));
+    });
+    let ungranted =
+        with(ungranted, "feature.tx-checksum-ip-generic", |setting| setting.value = false.into());
+    for fake in [&fake, &ungranted] {
+        let (kind, what, fix) = refusal(&both, fake);
+        assert_eq!(kind, Kind::Usage);
+        assert_eq!(
+            what,
+            "feature.tx-tcp-segmentation on (command line) contradicts \
+             feature.tx-checksum-ip-generic off (command line): tx-tcp-segmentation needs \
+             tx-checksum-ip-generic on, or tx-checksum-ipv4 on"
+        );
+        assert!(fix.contains("tx-checksum-ip-generic = \"keep\""), "{fix}");
+    }
+    let (kind, what, fix) = refusal(&["feature.tx-tcp-segmentation=on"], &ungranted);
+    assert_eq!((kind, fix.as_str()), (Kind::Failed, "add feature.tx-checksum-ip-generic=on"));
+    assert!(
+        what.contains("is requested already, and cannot be: tx-tcp-segmentation needs"),
+        "{what}"
+    );
+    let both = ["feature.tx-checksum-ip-generic=on", "feature.tx-tcp-segmentation=on"];
+    assert_eq!(plan_of(&both, &ungranted).unwrap().changes().count(), 2);
+}
+
+#[test]
+fn names_of_ethtool_contradict_the_kernels() {
+    let desired =
+        from_profile("[feature]\ntx-checksumming = \"off\"\ntcp-segmentation-offload = \"on\"\n");
+    let error = plan_with(&desired, &Fake::full(), Xdp::None).unwrap_err();
+    let text = error.to_string();
+    assert_eq!(error.kind(), Kind::Usage);
+    for part in [
+        "tcp-segmentation-offload on (",
+        "p.toml:3) contradicts",
+        "tx-checksumming off (",
+        "p.toml:2)",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+}
+
+#[test]
+fn off_that_is_requested_on_is_not_off() {
+    let fake = with(Fake::full(), "feature.rx-gro", |s| s.requested = Some(true.into()));
+    let plan = plan_of(&["feature.gro=off"], &fake).unwrap();
+    let change = plan.changes().next().unwrap();
+    assert_eq!((change.from.to_string(), &change.to), ("off [requested on]".into(), &false.into()));
+    assert_eq!(plan.touched[&change.key], "off [requested on]".into());
+    let (kind, what, _) = refusal(&["feature.gro=on"], &fake);
+    assert_eq!(kind, Kind::Failed);
+    assert_eq!(what, "feature.gro on is requested already, and the device keeps it off");
+}
+
+#[test]
+fn a_feature_takes_what_needs_it_along_and_that_is_told() {
+    let plan = plan_of(&["feature.tx-scatter-gather=off"], &Fake::full()).unwrap();
+    let note = "this turns feature.tx-tcp-segmentation off, too: it needs tx-scatter-gather on";
+    assert!(plan.notes.iter().any(|known| known == note), "{:?}", plan.notes);
+}
+
+fn around(surroundings: &Surroundings, arguments: &[&str], fake: &Fake) -> Result<Plan> {
+    let (identity, obtained, around) = (&fake.identity, &BTreeMap::new(), surroundings);
+    let context = Context { identity, xdp: Xdp::None, limits: &[], around, obtained };
+    plan(&desired(arguments), &fake.settings, &context)
+}
+
+#[test]
+fn cpus_are_those_that_run_in_any_notation() {
+    let mut fake = Fake::full();
+    fake.settings.insert("rps.rx-1".parse().unwrap(), Setting::new("00000000,00000000"));
+    let machine = Surroundings { cpus: CpuSet::from_list("0-7"), ..Surroundings::default() };
+    let to = |argument: &str| -> Vec<String> {
+        let plan = around(&machine, &[argument], &fake).unwrap();
+        plan.changes().map(|change| format!("{}={}", change.key, change.to)).collect()
+    };
+    for argument in ["rps.rx-0=0-7", "rps.rx-0=FF", "rps.rx-0=all", "rps.rx-0=0,1,2-7"] {
+        assert_eq!(to(argument), ["rps.rx-0=00000000,000000ff"], "{argument}");
+    }
+    assert_eq!(to("rps.rx-*=10"), ["rps.rx-0=00000000,00000010", "rps.rx-1=00000000,00000010"]);
+    assert_eq!(to("irq.*=ff"), ["irq.42=0-7"]);
+    assert_eq!(to("xps.tx-0=off"), ["xps.tx-0=00"]);
+    assert_eq!(to("rps.rx-0=off"), [""; 0]);
+    let refused = |argument| {
+        let error = around(&machine, &[argument], &fake).unwrap_err();
+        (error.kind(), error.to_string(), error.fix().unwrap_or_default().to_owned())
+    };
+    let (kind, what, fix) = refused("rps.rx-0=0-8");
+    assert_eq!(kind, Kind::Usage);
+    assert!(what.ends_with("rps.rx-0 is CPUs 0-8, and the machine runs CPUs 0-7"), "{what}");
+    assert_eq!(fix, "rps.rx-0=0-7, or rps.rx-0=all");
+    assert!(refused("irq.42=off").1.ends_with("irq.42 needs a CPU to serve it"));
+    assert!(refused("rps.tx-*=all").1.ends_with("eth0 has no rps.tx-*"));
+    let error = from_arguments(&["rps.rx-0=nonsense".into()]).unwrap_err();
+    assert!(error.to_string().starts_with("rps.rx-0 is \"nonsense\"; a list of CPUs"), "{error}");
+}
+
+#[test]
+fn queues_that_something_holds_cannot_go() {
+    let mut fake = Fake::full();
+    let count = |value: u64| Setting { max: Some(8), ..Setting::new(value) };
+    fake.settings.remove(&"channels.combined".parse().unwrap());
+    fake.settings.insert("channels.rx".parse().unwrap(), count(4));
+    fake.settings.insert("channels.tx".parse().unwrap(), count(4));
+    let peer = Peer { name: "far".into(), rx_queues: 4, tx_queues: 4, native_xdp: true };
+    let free = Surroundings {
+        peer: Some(Peer { native_xdp: false, ..peer.clone() }),
+        ..Surroundings::default()
+    };
+    let held = Surroundings {
+        af_xdp: Some(2),
+        native_xdp: true,
+        peer: Some(peer),
+        ..Surroundings::default()
+    };
+    for (argument, said) in [
+        ("channels.rx=2", "an AF_XDP socket has queue 2, and only 2 queues would be left"),
+        ("channels.rx=3", "channels.rx 3 is fewer than the 4 transmit queues of its peer far"),
+        ("channels.tx=5", "channels.tx 5 is more than the 4 receive queues of its peer far"),
+    ] {
+        let error = around(&held, &[argument], &fake).unwrap_err();
+        assert!(error.to_string().contains(said), "{argument}: {error}");
+        assert!(around(&free, &[argument], &fake).is_ok(), "{argument}");
+    }
+    assert!(
+        around(&free, &["channels.rx=0"], &fake)
+            .unwrap_err()
+            .to_string()
+            .contains("no receive queue")
+    );
+    let table = around(&free, &["rss.indirection=equal 8"], &fake).unwrap_err();
+    assert!(table.to_string().contains("names 8 queues, and there will be 4"), "{table}");
 }
 
 #[test]
@@ -348,7 +511,7 @@ fn what_may_change_besides_is_remembered() {
 
 #[test]
 fn surprises_are_told() {
-    let plan = plan_of(&["feature.lro=off", "feature.sg=off"], &Fake::full()).unwrap();
+    let plan = plan_of(&["feature.lro=off", "feature.gro=on"], &Fake::full()).unwrap();
     assert_eq!(plan.notes, [""; 0]);
     let fake = with(Fake::full(), "feature.rx-lro", |setting| setting.value = false.into());
     let plan = plan_of(&["feature.lro=on"], &fake).unwrap();
@@ -365,7 +528,13 @@ fn what_a_driver_made_of_a_wish_before_is_not_tried_again() {
         [("ring.rx".parse().unwrap(), Obtained { asked: 100_u64.into(), got: 104_u64.into() })]
             .into();
     let (identity, obtained) = (&fake.identity, &obtained);
-    let context = Context { identity, xdp: Xdp::None, limits: &[], obtained };
+    let context = Context {
+        identity,
+        xdp: Xdp::None,
+        limits: &[],
+        around: &Surroundings::default(),
+        obtained,
+    };
     let again = plan(&desired(&["ring.rx=100"]), &fake.settings, &context).unwrap();
     assert!(again.is_empty());
     assert_eq!(again.notes, ["ring.rx is 104: that is what the driver made of 100 before"]);
@@ -476,7 +645,8 @@ fn as_it_is(fake: &Fake) -> Desired {
         origin: Origin::CommandLine,
         alias: None,
     };
-    fake.settings.iter().map(|(key, setting)| (key.clone(), request(setting))).collect()
+    let granted = fake.settings.iter().filter(|(_, setting)| setting.requested.is_none());
+    granted.map(|(key, setting)| (key.clone(), request(setting))).collect()
 }
 
 proptest! {
@@ -502,7 +672,7 @@ proptest! {
         if let Ok(plan) = plan_with(&desired, &Fake::full(), Xdp::None) {
             let fewer = gets_fewer_queues(plan.changes());
             let stages: Vec<usize> =
-                plan.changes().map(|change| rules::stage_of(&change.key, fewer)).collect();
+                plan.changes().map(|change| rules::stage_of(&change.key, &change.to, fewer)).collect();
             prop_assert!(stages.is_sorted());
             for step in &plan.steps {
                 prop_assert!(step.changes.iter().all(|change| change.key.group == step.group));

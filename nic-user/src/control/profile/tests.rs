@@ -57,12 +57,35 @@ fn every_kind_of_value_is_read() {
 }
 
 #[test]
-fn the_kernels_name_wins_over_ethtools_wherever_it_stands() {
-    let folder = folder(&[("p.toml", "[feature]\ntx-tcp6-segmentation = false\ntso = true\n")]);
+fn keep_by_the_kernels_name_is_an_exception_wherever_it_stands() {
+    let folder = folder(&[("p.toml", "[feature]\ntx-tcp6-segmentation = \"keep\"\ntso = true\n")]);
     let profile = load(&folder, "p.toml").unwrap();
     let of = |name| wanted(&profile, name);
-    assert_eq!(of("feature.tx-tcp6-segmentation"), Wanted::Value(false.into()));
+    assert_eq!(of("feature.tx-tcp6-segmentation"), Wanted::Keep);
     assert_eq!(of("feature.tx-tcp-segmentation"), Wanted::Value(true.into()));
+}
+
+#[test]
+fn one_setting_under_two_names_is_one_thing() {
+    let refused = |text: &str| {
+        let folder = folder(&[("p.toml", text)]);
+        let error = load(&folder, "p.toml").unwrap_err();
+        assert_eq!(error.kind(), Kind::Usage);
+        error.to_string().replace(&format!("{}/", folder.path().display()), "")
+    };
+    assert_eq!(
+        refused("[feature]\ngro = true\nrx-gro = false\n"),
+        "feature.rx-gro off (p.toml:3) contradicts feature.gro on (p.toml:2): both are \
+         feature.rx-gro"
+    );
+    assert_eq!(
+        refused("[feature]\ntx-checksum-ipv6 = true\ntx-checksumming = false\n"),
+        "feature.tx-checksum-ipv6 on (p.toml:2) contradicts feature.tx-checksumming off \
+         (p.toml:3): both are feature.tx-checksum-ipv6"
+    );
+    refused("[feature]\ntso = true\ntcp-segmentation-offload = false\n");
+    let same = folder(&[("p.toml", "[feature]\ngro = true\nrx-gro = \"on\"\n")]);
+    assert!(load(&same, "p.toml").is_ok());
 }
 
 #[test]

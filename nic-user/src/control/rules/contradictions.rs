@@ -1,10 +1,7 @@
 //! What keeps what from working, and what a change brings with it.
 
 use super::Names;
-use crate::nic::{
-    preflight::MERGING,
-    setting::{Group, Key, Settings, Value},
-};
+use crate::nic::setting::{Group, Key, Settings, Value};
 
 /// A value, or any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,21 +49,8 @@ pub struct Contradiction {
     pub source: &'static str,
 }
 
-const fn needs(
-    these: &'static [&'static str],
-    with: &'static [&'static str],
-    source: &'static str,
-) -> Contradiction {
-    Contradiction {
-        these: Names::of(Group::Feature, these),
-        are: State::On,
-        with: Names::of(Group::Feature, with),
-        being: State::Off,
-        source,
-    }
-}
-
-/// What contradicts what. Wanting both is refused; wanting one while the device has the other is
+/// What contradicts what, besides features that need others
+/// ([`DEPENDENCIES`](super::DEPENDENCIES)). Wanting both is refused; wanting one while the device has the other is
 /// told.
 pub const CONTRADICTIONS: &[Contradiction] = &[
     Contradiction {
@@ -90,32 +74,6 @@ pub const CONTRADICTIONS: &[Contradiction] = &[
         with: Names::of(Group::Ring, &["tcp-data-split"]),
         being: State::Off,
         source: "Documentation/networking/ethtool-netlink.rst: the threshold of tcp-data-split",
-    },
-    needs(
-        &[
-            "tx-tcp-segmentation",
-            "tx-tcp6-segmentation",
-            "tx-tcp-ecn-segmentation",
-            "tx-udp-segmentation",
-            "tx-generic-segmentation",
-        ],
-        &["tx-scatter-gather"],
-        "net/core/dev.c netdev_fix_features",
-    ),
-    needs(&["rx-gro-hw"], &["rx-checksum"], "net/core/dev.c netdev_fix_features"),
-    Contradiction {
-        these: Names::of(Group::Feature, &["rx-lro"]),
-        are: State::On,
-        with: Names::of(Group::Feature, &["rx-gro-hw"]),
-        being: State::On,
-        source: "net/core/dev.c netdev_fix_features",
-    },
-    Contradiction {
-        these: Names::of(Group::Feature, MERGING),
-        are: State::On,
-        with: Names::of(Group::Feature, &["rx-fcs"]),
-        being: State::On,
-        source: "net/core/dev.c netdev_fix_features",
     },
 ];
 

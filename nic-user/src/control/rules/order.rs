@@ -1,6 +1,6 @@
 //! The order of writing, and what a write changes besides what it names.
 
-use super::Names;
+use super::{Names, State};
 use crate::nic::{
     preflight::MERGING,
     setting::{Group, Key, Value},
@@ -13,6 +13,8 @@ pub enum When {
     Always,
     /// When there will be fewer queues.
     FewerQueues,
+    /// When it is switched off.
+    SwitchedOff,
 }
 
 /// What is written together, and why there.
@@ -62,12 +64,13 @@ pub const ORDER: &[Stage] = &[
         "after channels: the table may name only queues that there are",
         "net/ethtool/rss.c, net/ethtool/ioctl.c ethtool_set_rxfh",
     ),
-    stage(
-        Names::of(Group::Feature, MERGING),
-        "LRO and hardware GRO before what they keep from working: split headers, and XDP, which \
-         is attached after all settings",
-        "drivers/net/virtio_net.c virtnet_xdp_set; net/core/dev.c netdev_fix_features",
-    ),
+    Stage {
+        names: Names::of(Group::Feature, MERGING),
+        when: When::SwitchedOff,
+        why: "LRO and hardware GRO go before what they keep from working: split headers, and XDP, \
+              which is attached after all settings",
+        source: "drivers/net/virtio_net.c virtnet_xdp_set; net/core/dev.c netdev_fix_features",
+    },
     stage(
         Names::of(Group::Link, &["mtu"]),
         "before rings: the size of their buffers follows from it",
@@ -80,7 +83,8 @@ pub const ORDER: &[Stage] = &[
     ),
     stage(
         Names::all(Group::Feature),
-        "after rings: hardware GRO and its like ask what they are",
+        "after rings: hardware GRO and its like ask what they are; all in one write, so that what \
+         needs others comes on with them",
         "net/core/dev.c netdev_fix_features",
     ),
     stage(
@@ -134,9 +138,13 @@ pub const ORDER: &[Stage] = &[
     stage(Names::all(Group::Link), "what else there is", "net/core/rtnetlink.c do_setlink"),
 ];
 
-/// Where in [`ORDER`] a setting is written.
-pub fn stage_of(key: &Key, fewer_queues: bool) -> usize {
-    let counts = |stage: &Stage| stage.when == When::Always || fewer_queues;
+/// Where in [`ORDER`] a setting is written that is to become `to`.
+pub fn stage_of(key: &Key, to: &Value, fewer_queues: bool) -> usize {
+    let counts = |stage: &Stage| match stage.when {
+        When::Always => true,
+        When::FewerQueues => fewer_queues,
+        When::SwitchedOff => State::Off.is(to),
+    };
     ORDER.iter().position(|stage| counts(stage) && stage.names.has(key)).unwrap_or(ORDER.len())
 }
 

@@ -128,7 +128,7 @@ impl Program {
             _relative: [0; 2],
         };
         let link = host.run(|| sys::open(Command::LinkCreate, &mut attr))?;
-        link.map(|fd| Link { _fd: fd }).map_err(|error| Error::io("attach a BPF program", &error))
+        link.map(|fd| Link { fd }).map_err(|error| Error::io("attach a BPF program", &error))
     }
 
     /// Hands a frame to an XDP program again and again, as if a network card had received it each
@@ -156,7 +156,13 @@ impl AsFd for Program {
 /// A program on an interface; detached when dropped.
 #[derive(Debug)]
 pub struct Link {
-    _fd: OwnedFd,
+    fd: OwnedFd,
+}
+
+impl AsFd for Link {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
 }
 
 /// Hands a frame to a program again and again, one that anybody has loaded; what it made of it the

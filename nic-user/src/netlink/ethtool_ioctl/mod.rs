@@ -66,11 +66,11 @@ impl EthtoolIoctl {
     fn call(&self, interface: &str, request: &mut [u32]) -> Result<()> {
         // SAFETY: `ifreq` is plain data for which all zeroes are valid.
         let mut ifreq: libc::ifreq = unsafe { std::mem::zeroed() };
-        let name = interface.as_bytes();
+        let name = super::name::bytes(interface);
         if name.len() >= ifreq.ifr_name.len() {
             return Err(Error::from_errno(libc::ENODEV));
         }
-        for (to, from) in ifreq.ifr_name.iter_mut().zip(name) {
+        for (to, from) in ifreq.ifr_name.iter_mut().zip(&name) {
             *to = *from as libc::c_char;
         }
         ifreq.ifr_ifru.ifru_data = request.as_mut_ptr().cast();

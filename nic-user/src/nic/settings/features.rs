@@ -13,22 +13,27 @@ pub(super) fn read(ethtool: &mut Ethtool, ifindex: u32) -> netlink::Result<Named
 
 fn setting(feature: Feature) -> Setting {
     let fixed = |by: &str| Access::Fixed { by: by.to_owned() };
-    let (access, note) = match feature.state() {
+    let (access, requested) = match feature.state() {
         FeatureState::AsWanted => (Access::ReadWrite, None),
-        FeatureState::Requested => (
-            Access::ReadWrite,
-            Some(format!("{}{}", Setting::REQUESTED, Value::from(feature.wanted))),
-        ),
+        FeatureState::Requested => (Access::ReadWrite, Some(feature.wanted.into())),
         FeatureState::Fixed => (fixed("driver"), None),
         FeatureState::Never => (fixed("kernel"), None),
     };
-    Setting { access, note, ..Setting::new(feature.active) }
+    Setting { access, requested, ..Setting::new(feature.active) }
 }
 
 pub(super) fn write(ifindex: u32, changes: &[(String, Value)]) -> netlink::Result<Option<String>> {
-    let asked = |(name, value): &(String, Value)| Ok((name.clone(), switch(name, value)?));
-    let asked = changes.iter().map(asked).collect::<netlink::Result<Vec<_>>>()?;
-    outcome(&asked, Ethtool::open()?.set_features(ifindex, &asked)?)
+    let ask = |(name, value): &(String, Value)| match value.requested() {
+        Some(on) => Ok((name.clone(), on)),
+        None => Ok((name.clone(), switch(name, value)?)),
+    };
+    let asked = changes.iter().map(ask).collect::<netlink::Result<Vec<_>>>()?;
+    let mut done = Ethtool::open()?.set_features(ifindex, &asked)?;
+    // What is only to be requested may stay ungranted.
+    let must_be_granted =
+        |name: &String| changes.iter().any(|(n, v)| n == name && v.requested().is_none());
+    done.refused.retain(|name, _| must_be_granted(name));
+    outcome(&asked, done)
 }
 
 /// The kernel takes a change of features as a wish; here, a wish that was not granted is an error.
@@ -55,7 +60,7 @@ mod tests {
         let free = Feature { active: true, wanted: true, changeable: true, never_changes: false };
         assert_eq!(setting(free), Setting::new(true));
         let requested = setting(Feature { active: false, ..free });
-        assert_eq!(requested.note.as_deref(), Some("requested on"));
+        assert_eq!(requested.requested, Some(true.into()));
         let by = |feature| match setting(feature).access {
             Access::Fixed { by } => by,
             other => panic!("{other:?}"),

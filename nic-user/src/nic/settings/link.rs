@@ -9,6 +9,10 @@ use crate::nic::setting::{Setting, Value};
 /// What every size is by default, unless the device can do less (`GSO_LEGACY_MAX_SIZE` and
 /// `GRO_LEGACY_MAX_SIZE` in linux/netdevice.h), in bytes.
 const DEFAULT_SIZE: u32 = 65_536;
+/// `MAX_TCP_HEADER` and one byte, in bytes: the least of `IFLA_GSO_MAX_SIZE` and
+/// `IFLA_GSO_IPV4_MAX_SIZE` (`ifla_policy` in net/core/rtnetlink.c), with the headers of Wi-Fi meshes
+/// and tunnels as distributions build them. A kernel without them takes a little less.
+const MIN_GSO_SIZE: u64 = 321;
 /// `GRO_MAX_SIZE`, in bytes.
 const MAX_GRO_SIZE: u32 = 8 * 65_535;
 /// `GSO_MAX_SEGS`.
@@ -20,7 +24,10 @@ pub(super) fn read(link: &LinkInfo) -> Named {
         max: link.max_mtu.map(u64::from),
         ..Setting::new(link.mtu)
     };
-    let gso = |size: Option<u32>| size.map(|size| limited(size, DEFAULT_SIZE, link.tso_max_size));
+    let gso = |size: Option<u32>| {
+        let setting = limited(size?, DEFAULT_SIZE, link.tso_max_size);
+        Some(Setting { min: Some(MIN_GSO_SIZE), ..setting })
+    };
     let gro = |size: Option<u32>| size.map(|size| limited(size, DEFAULT_SIZE, Some(MAX_GRO_SIZE)));
     let segments = |segments| limited(segments, MAX_SEGMENTS, link.tso_max_segs);
     [

@@ -3,6 +3,7 @@
 use super::{Named, unknown};
 use crate::netlink;
 use crate::nic::Nic;
+use crate::nic::cpus::CpuSet;
 use crate::nic::setting::{Group, Setting, Value};
 use crate::nic::sysfs::Sysfs;
 
@@ -21,7 +22,7 @@ pub(super) fn read(sysfs: &Sysfs, group: Group) -> netlink::Result<Named> {
     for name in sysfs.list("queues")?.into_iter().filter(|name| name.starts_with(prefix)) {
         if let Some(mask) = sysfs.read_if_there(path(&name, file))? {
             // Drivers set XPS as they like.
-            let default = (group == Group::Rps).then(|| no_cpus(&mask).into());
+            let default = (group == Group::Rps).then(|| CpuSet::default().mask_like(&mask).into());
             named.push((name, Setting { default, ..Setting::new(mask) }));
         }
     }
@@ -50,20 +51,9 @@ fn path(queue: &str, file: &str) -> String {
     format!("queues/{queue}/{file}")
 }
 
-/// A mask as long as `mask`, without CPUs.
-fn no_cpus(mask: &str) -> String {
-    mask.chars().map(|digit| if digit == ',' { ',' } else { '0' }).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_empty_mask_looks_like_the_kernels() {
-        assert_eq!(no_cpus("3"), "0");
-        assert_eq!(no_cpus("0000000f,ffffffff"), "00000000,00000000");
-    }
 
     #[test]
     fn only_queues_can_be_written() {

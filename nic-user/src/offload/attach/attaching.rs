@@ -32,8 +32,11 @@ pub(super) struct Attaching<'a> {
 impl Attaching<'_> {
     pub fn fresh(mut self) -> Result<Attached> {
         let policy = (self.options.policy)(CopyPolicy::DEFAULT);
-        let mut object =
-            Object::load(&parameters(self.nic, self.switches, policy, false), Some(self.slot))?;
+        let mut object = Object::load_pinned(
+            &parameters(self.nic, self.switches, policy, false),
+            self.slot,
+            &[],
+        )?;
         // First, so that it need not share the processors with the TC programs.
         object.xdp(builds(self.nic)[0])?;
         let (link, mode, build) = object.while_loading_tc(|xdp| self.attach_xdp(xdp))?;

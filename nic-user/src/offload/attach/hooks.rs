@@ -3,8 +3,7 @@
 use std::os::fd::AsFd;
 
 use aya::programs::{
-    LinkOrder, ProgramError, SchedClassifier, TcAttachType, Xdp, XdpMode as AyaMode,
-    links::{FdLink, PinnedLink},
+    LinkOrder, ProgramError, SchedClassifier, TcAttachType, Xdp, XdpMode as AyaMode, links::FdLink,
     tc::TcAttachOptions,
 };
 use nic_common::record::AttachRecord;
@@ -18,6 +17,7 @@ use crate::{
     nic::Nic,
     offload::{
         clsact,
+        link::Link,
         object::{EGRESS, INGRESS, Object},
         pinned,
         slot::{self, Slot},
@@ -107,10 +107,10 @@ fn attach_tcx(
     let failed = |error: &(dyn std::error::Error + 'static)| {
         TcxError::Failed(pinned::aya_error("TCX", error))
     };
-    if let Ok(old) = PinnedLink::from_pin(slot.pin(pin)) {
-        let old = FdLink::from(old).try_into().map_err(|error| failed(&error))?;
-        program.attach_to_link(old).map_err(|error| failed(&error))?;
-        return Ok(());
+    if let Some(link) = Link::open_again(slot, pin, nic.ifindex()).map_err(TcxError::Failed)? {
+        let program = program.fd().map_err(|error| failed(&error))?;
+        let replaced = link.replace(program.as_fd());
+        return replaced.map_err(|error| TcxError::Failed(Error::io("TCX", &error)));
     }
     // Before all others: a program that returns a verdict ends the chain.
     let order = TcAttachOptions::TcxOrder(LinkOrder::first());

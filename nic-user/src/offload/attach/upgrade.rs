@@ -1,23 +1,22 @@
 //! Attaching again.
 
-use aya::programs::{
-    links::{FdLink, PinnedLink},
-    xdp::XdpLink,
-};
+use std::os::fd::AsFd;
+
 use nic_common::{policy::CopyPolicy, record::AttachRecord};
 
 use super::{
     Attached, ModeWanted, Options, Switches,
     attaching::{Attaching, now, padded, parameters},
-    blocked, builds,
+    blocked, builds, carry,
     hooks::{attach_tc, pin_link},
 };
 use crate::{
-    error::Result,
+    error::{Error, Result},
     netlink::link::XdpMode,
     nic::Nic,
     offload::{
         attachment::Attachment,
+        link::Link,
         object::{Build, Object, XdpPrograms},
         pinned::{self, PolicyWord},
         slot,
@@ -25,7 +24,7 @@ use crate::{
 };
 
 /// Puts new programs into the links of `attachment`. Each replacement is atomic: every frame meets
-/// the old program or the new one, and both count into the same maps.
+/// the old program or the new one, and what either counts is read.
 pub(super) fn upgrade(
     nic: &Nic,
     options: &Options<'_>,
@@ -49,10 +48,14 @@ fn replace(
     let slot = attachment.slot();
     let switches = Switches::of(options, Some(attachment.record()));
     let steering = PolicyWord::of(slot)?.is_steering()?;
-    let mut object = Object::load(&parameters(nic, switches, policy, steering), Some(slot))?;
+    pinned::check_maps(slot)?;
+    let changed = carry::changed(slot)?;
+    let parameters = parameters(nic, switches, policy, steering);
+    let mut object = Object::load_pinned(&parameters, slot, &changed)?;
     let mut attaching = Attaching { nic, options, slot, switches, notes: Vec::new() };
     let old = attachment.mode();
     object.xdp(builds(nic)[0])?;
+    carry::carry(slot, &changed, attachment.record())?;
     let (mode, build) = object.while_loading_tc(|xdp| match options.mode {
         _ if attachment.xdp_program().is_none() => attaching.attach_missing_xdp(xdp),
         ModeWanted::Only(mode) if mode != old => attaching.change_mode(xdp, old),
@@ -60,8 +63,11 @@ fn replace(
     })?;
     let kept = attachment.record().options & (AttachRecord::CLSACT | AttachRecord::OWN_QDISC);
     let mut record = AttachRecord {
+        layout: AttachRecord::LAYOUT,
         loaded_at: now(),
         mode: mode.flag(),
+        rx_queues: parameters.rx_queues,
+        tx_queues: parameters.tx_queues,
         options: attaching.option_bits(build) | kept,
         name: padded(nic.name()),
         version: padded(env!("CARGO_PKG_VERSION")),
@@ -113,15 +119,15 @@ impl Attaching<'_> {
     /// Puts the first build that the device takes into the link that there is.
     fn replace_xdp(&mut self, xdp: &mut XdpPrograms<'_>) -> Result<Build> {
         let action = "replace the XDP program";
+        let link = Link::open_again(self.slot, slot::XDP_LINK, self.nic.ifindex())?
+            .ok_or_else(|| Error::failed(format!("{action}: its link was removed")))?;
         let mut refusals = Vec::new();
         for &build in builds(self.nic) {
-            let pinned = PinnedLink::from_pin(self.slot.pin(slot::XDP_LINK));
-            let link = pinned
-                .and_then(|link| XdpLink::try_from(FdLink::from(link)))
-                .map_err(|error| pinned::aya_error(action, &error))?;
-            match xdp.get(build)?.attach_to_link(link) {
-                Ok(_) => return Ok(build),
-                Err(error) => refusals.push(pinned::aya_error(action, &error)),
+            let program =
+                xdp.get(build)?.fd().map_err(|error| pinned::aya_error(action, &error))?;
+            match link.replace(program.as_fd()) {
+                Ok(()) => return Ok(build),
+                Err(error) => refusals.push(Error::io(action, &error)),
             }
         }
         Err(refusals.swap_remove(0))

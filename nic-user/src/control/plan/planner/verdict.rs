@@ -14,7 +14,10 @@ use crate::{
         wanted::{Origin, Request, Wanted},
     },
     error::Kind,
-    nic::setting::{Access, Group, Key, Setting, Value},
+    nic::{
+        cpus::{self, Choice, Notation},
+        setting::{Access, Group, Key, Setting, Value},
+    },
 };
 
 /// Why a wish can not come true.
@@ -119,12 +122,52 @@ impl Planner<'_> {
                 let max = self.max(key, setting).ok_or_else(|| unknown("maximum"))?;
                 let part = u128::from(max) * u128::from(*percent) / 100;
                 let part = u64::try_from(part).unwrap_or(max);
-                Ok((Value::Number(part.max(setting.min.unwrap_or(0))), Some(asked)))
+                let least = least(key, setting);
+                if part >= least || request.origin.is_best_effort() {
+                    return Ok((Value::Number(part.max(least)), Some(asked)));
+                }
+                let percent = (u128::from(least) * 100).div_ceil(u128::from(max.max(1)));
+                let what = format!("{key} {asked} is {part} of {max}: it takes {least} at least");
+                Err(Refusal::new(Kind::Usage, what)
+                    .with_fix(format_args!("{key}={percent}%, or {key}={least}")))
+            }
+            Wanted::Value(value) if is_now(key, setting, value) => {
+                Ok((setting.value.clone(), None))
+            }
+            Wanted::Value(value) if cpus::notation(key.group).is_some() => {
+                self.cpus(key, setting, value).map(|value| (value, None))
             }
             Wanted::Value(value) => {
                 let value = fit(key, value, setting)?;
                 self.within_limits(key, setting, value, request)
             }
+        }
+    }
+
+    /// The CPUs that are meant, as the kernel writes them.
+    fn cpus(&self, key: &Key, setting: &Setting, value: &Value) -> Result<Value, Refusal> {
+        let text = value.to_string();
+        let refusal = |what| Refusal::new(Kind::Usage, what);
+        let notation = cpus::notation(key.group).unwrap_or(Notation::List);
+        let online = self.context.around.cpus.as_ref();
+        let set = match (Choice::parse(&text, notation), online) {
+            (Some(Choice::Of(set)), Some(online)) if !set.is_within(online) => {
+                let what = format!("{key} is CPUs {set}, and the machine runs CPUs {online}");
+                return Err(refusal(what).with_fix(format_args!("{key}={online}, or {key}=all")));
+            }
+            (Some(Choice::Of(set)), _) => set,
+            (Some(Choice::All), Some(online)) => online.clone(),
+            (Some(Choice::All), None) => {
+                return Err(refusal(format!("{key}: which CPUs run is not known"))
+                    .with_fix("name them: 0-3"));
+            }
+            (None, _) => return Err(refusal(format!("{key} takes CPUs, not {text:?}"))),
+        };
+        match key.group {
+            Group::Irq if set.is_empty() => Err(refusal(format!("{key} needs a CPU to serve it"))
+                .with_fix(format_args!("{key}=all"))),
+            Group::Irq => Ok(set.to_string().into()),
+            _ => Ok(set.mask_like(&setting.value.to_string()).into()),
         }
     }
 
@@ -228,6 +271,16 @@ impl Planner<'_> {
                 .with_fix("leave it out, or detach and attach with it, if the driver takes frags")
         })
     }
+}
+
+/// The least that a setting can be: one queue and one descriptor, where the device does not say.
+fn least(key: &Key, setting: &Setting) -> u64 {
+    let at_least_one = match key.group {
+        Group::Channels => key.name != "other",
+        Group::Ring => matches!(key.name.as_str(), "rx" | "tx"),
+        _ => false,
+    };
+    setting.min.unwrap_or_else(|| at_least_one.into())
 }
 
 /// The value as the device has it: what is text there may be written as a number or a switch.
