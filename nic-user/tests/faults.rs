@@ -9,6 +9,8 @@
 //! - nothing is lost: a plain `restore`, or `detach`, makes everything what it was;
 //! - there was no panic, and no end of patience.
 //!
+//! Commands that only look say nothing of what is there that is not so.
+//!
 //! That is too much for every day: each eighth call fails, with the error numbers in turn.
 //! `NICCTL_FAULTS=N` chooses other calls, or the same with other numbers; `NICCTL_FAULTS=all` lets
 //! each call fail in every way, which takes hours.
@@ -381,6 +383,40 @@ fn restore_loses_nothing() {
     needs_root!();
     let before = Some(Call("set", CHANGES));
     nothing_is_lost(&Scenario { before, command: RESTORE, undo: RESTORE });
+}
+
+/// What commands that only look say of an interface that has nothing of nicctl.
+const DENIALS: [&str; 2] = ["nothing is attached", "nicctl has changed no"];
+
+#[test]
+fn what_is_attached_is_not_denied() {
+    needs_root!();
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let lab = Lab::new(Shape::default()).unwrap();
+    let host = lab.a();
+    let profile = ProfileFile::new();
+    run(host, "attach", &profile.args());
+    let dry_run = on(host, "restore", &["--dry-run"]);
+    for args in [vec!["list"], on(host, "stats", &[]), dry_run, on(host, "doctor", &[])] {
+        let look = |at| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_nicctl"));
+            tracer::run(command.args(&args).env_remove("RUST_BACKTRACE"), at)
+        };
+        let calls = look(None).calls.len();
+        let mut untrue = Vec::new();
+        for (number, interference) in interferences(calls) {
+            let ended = look(Some((number, interference)));
+            let denies = DENIALS.iter().any(|denial| ended.stdout.contains(denial));
+            let is_silent = ended.code == Some(0) && !ended.stdout.contains(host.interface());
+            if denies || is_silent {
+                let (call, said) = (ended.calls.get(number), ended.stdout.trim());
+                untrue.push(format!("call {number} ({call:?}), {interference:?}: {said}"));
+            }
+        }
+        println!("{}: {calls} calls, {} untrue", args[0], untrue.len());
+        assert!(untrue.is_empty(), "{args:?}:\n{}", untrue.join("\n"));
+    }
+    run(host, "detach", &[]);
 }
 
 /// A single setting differs only in the group that cannot be read.

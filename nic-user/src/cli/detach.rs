@@ -108,7 +108,9 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     } else {
         named(&args.interfaces, namespace::current_cookie()?, &journals)?
     };
+    let unread = unread(args, &journals)?;
     let (detached, failure) = detach(targets, args, &journals)?;
+    let failure = failure.or(unread);
     report(args, detached, out)?;
     failure.map_or(Ok(()), |error| Err(error.into()))
 }
@@ -133,14 +135,14 @@ fn named(names: &[String], netns: u64, journals: &Journals) -> Result<Vec<Target
 fn former(name: &str, netns: u64, journals: &Journals) -> Result<Vec<Slot>> {
     let recorded = target::recorded(name, netns)?.into_iter();
     let stale = recorded.filter(Attachment::is_stale).map(|gone| gone.slot().clone());
-    let journaled = transaction::former(journals, name, netns);
+    let journaled = transaction::former(journals, name, netns)?;
     Ok(stale.chain(journaled.iter().map(slot_of)).collect())
 }
 
 /// Everything that nicctl did anywhere.
 fn all(journals: &Journals) -> Result<Vec<Target>> {
     let mut targets = attached(|_| true)?;
-    for journal in journaled(journals) {
+    for journal in journaled(journals)? {
         add(&mut targets, &journal.identity.name, slot_of(&journal));
     }
     Ok(targets)
@@ -149,7 +151,7 @@ fn all(journals: &Journals) -> Result<Vec<Target>> {
 /// What is left of interfaces that no longer exist.
 fn gone(journals: &Journals) -> Result<Vec<Target>> {
     let mut targets = attached(|attachment| attachment.is_some_and(Attachment::is_stale))?;
-    for journal in journaled(journals).filter(transaction::is_gone_or_unseen) {
+    for journal in journaled(journals)?.filter(transaction::is_gone_or_unseen) {
         add(&mut targets, &journal.identity.name, slot_of(&journal));
     }
     Ok(targets)
@@ -173,8 +175,16 @@ fn attached(wanted: impl Fn(Option<&Attachment>) -> bool) -> Result<Vec<Target>>
 }
 
 /// The journals that can be read; `nicctl doctor` tells of others.
-fn journaled(journals: &Journals) -> impl Iterator<Item = Journal> {
-    journals.all().into_iter().filter_map(|(_, journal)| journal.ok())
+fn journaled(journals: &Journals) -> Result<impl Iterator<Item = Journal>> {
+    Ok(journals.all()?.into_iter().filter_map(|(_, journal)| journal.ok()))
+}
+
+/// Why not every journal could be read, where all of them are meant.
+fn unread(args: &Args, journals: &Journals) -> Result<Option<Error>> {
+    if !args.all || args.keep_settings {
+        return Ok(None);
+    }
+    Ok(journals.all()?.into_iter().find_map(|(_, journal)| journal.err()))
 }
 
 /// What became of one interface.
@@ -190,7 +200,7 @@ fn detach(
     args: &Args,
     journals: &Journals,
 ) -> Result<(Vec<Outcome>, Option<Error>)> {
-    let nothing_here = offload::existing_root()?.is_none() && journals.all().is_empty();
+    let nothing_here = offload::existing_root()?.is_none() && journals.all()?.is_empty();
     let lock = match args.dry_run || nothing_here {
         true => None,
         false => Some(Lock::take(target::say_waiting)?),

@@ -18,7 +18,10 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
-    nic::setting::{Key, Value},
+    nic::{
+        setting::{Key, Value},
+        sysfs,
+    },
     trusted,
 };
 
@@ -184,7 +187,7 @@ impl Journals {
                 }
             }
         }
-        Ok(self.former(interface).unwrap_or(Found::Nothing))
+        Ok(self.former(interface)?.unwrap_or(Found::Nothing))
     }
 
     /// The journal of the interface that has this index in the network namespace with this cookie,
@@ -198,23 +201,26 @@ impl Journals {
     }
 
     /// All journals, by their paths, and why they can not be read.
-    pub fn all(&self) -> Vec<(PathBuf, Result<Journal>)> {
-        let journals = self.paths().into_iter();
-        journals.filter_map(|path| Some((path.clone(), load(&path).transpose()?))).collect()
+    ///
+    /// # Errors
+    ///
+    /// The folder cannot be read.
+    pub fn all(&self) -> Result<Vec<(PathBuf, Result<Journal>)>> {
+        let journals = self.paths()?.into_iter();
+        Ok(journals.filter_map(|path| Some((path.clone(), load(&path).transpose()?))).collect())
     }
 
-    fn paths(&self) -> Vec<PathBuf> {
-        let entries = fs::read_dir(&self.dir).into_iter().flatten().flatten();
-        let is_journal = |path: &PathBuf| path.extension().is_some_and(|e| e == "json");
-        let mut paths: Vec<PathBuf> =
-            entries.map(|entry| entry.path()).filter(is_journal).collect();
-        paths.sort();
-        paths
+    fn paths(&self) -> Result<Vec<PathBuf>> {
+        let names = sysfs::names(&self.dir);
+        let names =
+            names.map_err(|error| Error::io(format!("read {}", self.dir.display()), &error))?;
+        let paths = names.into_iter().map(|name| self.dir.join(name));
+        Ok(paths.filter(|path| path.extension().is_some_and(|e| e == "json")).collect())
     }
 
     /// The journal of one that looks like this interface, and is not at its place.
-    fn former(&self, interface: &Identity) -> Option<Found> {
-        self.paths().into_iter().find_map(|path| {
+    fn former(&self, interface: &Identity) -> Result<Option<Found>> {
+        Ok(self.paths()?.into_iter().find_map(|path| {
             // What is damaged is told to whom it concerns.
             let identity = load(&path).ok()??.identity;
             let same_name = identity.name == interface.name;
@@ -223,7 +229,7 @@ impl Journals {
             let difference = identity.difference(interface)?;
             let is_former = same_name && (same_place || same_mac);
             is_former.then_some(Found::Other { difference, identity, path })
-        })
+        }))
     }
 
     /// Puts a journal in the place of the one there is.

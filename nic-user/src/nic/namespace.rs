@@ -43,37 +43,37 @@ impl NetNs {
             return Err(Error::usage(format!("network namespace name {name:?} is not possible")));
         }
         let path = named_path(name);
-        let exists = path.try_exists();
-        if !exists.map_err(|e| Error::io(format!("look at {}", path.display()), &e))? {
-            return Err(unknown(name, &path));
+        match Self::called(name)? {
+            Some(namespace) => Ok(namespace),
+            None if !path.exists() => Err(unknown(name, &path)),
+            None => Err(Error::failed(format!("{} is only an empty file", label(name)))
+                .with_fix("remove it with `ip netns delete`, and create it again")),
         }
-        let namespace = Self::open(&path, label(name))?;
-        // A file without a namespace mounted on it stays behind when `ip netns add` fails.
-        namespace.check()?;
-        Ok(namespace)
+    }
+
+    /// The same; `None` if no namespace is called so. A file without one mounted on it stays behind
+    /// when `ip netns add` fails.
+    fn called(name: &str) -> Result<Option<Self>> {
+        let path = named_path(name);
+        let opened = sysfs::if_there(open(&path));
+        let opened = opened.map_err(|e| Error::io(format!("open {}", path.display()), &e))?;
+        let Some(file) = opened else { return Ok(None) };
+        let namespace = Self { file, label: label(name) };
+        Ok(namespace.is_namespace()?.then_some(namespace))
     }
 
     fn open(path: &Path, label: String) -> Result<Self> {
-        // A pipe in its place is not waited for.
-        let mut options = OpenOptions::new();
-        let file = options
-            .read(true)
-            .custom_flags(libc::O_NONBLOCK)
-            .open(path)
-            .map_err(|error| Error::io(format!("open {}", path.display()), &error))?;
+        let file =
+            open(path).map_err(|error| Error::io(format!("open {}", path.display()), &error))?;
         Ok(Self { file, label })
     }
 
-    fn check(&self) -> Result<()> {
+    fn is_namespace(&self) -> Result<bool> {
         const NSFS_MAGIC: libc::__fsword_t = 0x6e73_6673;
         let action = format!("look at {}", self.label);
         let stat =
             nix::sys::statfs::fstatfs(&self.file).map_err(|e| Error::io(action, &e.into()))?;
-        if stat.filesystem_type().0 == NSFS_MAGIC {
-            return Ok(());
-        }
-        Err(Error::not_found(format!("{} is only an empty file", self.label))
-            .with_fix("remove it with `ip netns delete`, and create it again"))
+        Ok(stat.filesystem_type().0 == NSFS_MAGIC)
     }
 
     fn is_called(&self, name: &str) -> bool {
@@ -102,6 +102,11 @@ impl NetNs {
     pub fn cookie(&self) -> Result<u64> {
         self.run(current_cookie)?
     }
+}
+
+/// A pipe in the place of a namespace is not waited for.
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)
 }
 
 impl AsFd for NetNs {
@@ -146,7 +151,7 @@ pub fn named_namespaces() -> Result<Vec<String>> {
 /// One of them could not be looked at, and none of the others is it.
 pub fn of_cookie(cookie: u64) -> Result<Option<NetNs>> {
     let named = named_namespaces()?;
-    let named = named.iter().map(|name| NetNs::named(name));
+    let named = named.iter().filter_map(|name| NetNs::called(name).transpose());
     let known = std::iter::once_with(NetNs::current).chain(named);
     match first_of_cookie(cookie, known, &[Kind::NotFound])? {
         Some(namespace) => Ok(Some(namespace)),
@@ -178,7 +183,7 @@ fn first_of_cookie(
 pub fn of_id(id: i32) -> Option<NetNs> {
     let mut links = Links::open().ok()?;
     let named = named_namespaces().ok()?;
-    let named = named.iter().map(|name| NetNs::named(name));
+    let named = named.iter().filter_map(|name| NetNs::called(name).transpose());
     let mut known = named.chain(of_processes().ok()?).flatten();
     known.find(|namespace| links.namespace_id(namespace.as_fd()).is_ok_and(|its| its == Some(id)))
 }
@@ -213,7 +218,7 @@ fn of_processes() -> Result<impl Iterator<Item = Result<NetNs>>> {
 /// One of those that have names could not be looked at, and none of the others is it.
 pub fn name_of_cookie(cookie: u64) -> Result<Option<String>> {
     let named = named_namespaces()?;
-    let of_name = named.iter().map(|name| NetNs::named(name));
+    let of_name = named.iter().filter_map(|name| NetNs::called(name).transpose());
     let found = first_of_cookie(cookie, of_name, &[Kind::NotFound, Kind::NotPermitted])?;
     Ok(found.and_then(|found| named.into_iter().find(|name| found.is_called(name))))
 }

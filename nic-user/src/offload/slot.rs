@@ -64,8 +64,10 @@ impl Slot {
     /// All slots there are, sorted by namespace and index. What others may have put beside them is
     /// passed over.
     pub fn all() -> Result<Vec<Self>> {
+        // What cannot be looked at may be one.
+        let is_other = |path: &PathBuf| fs::metadata(path).is_ok_and(|it| !it.is_dir());
         let mut slots: Vec<Self> =
-            entries()?.into_iter().filter(|path| path.is_dir()).filter_map(Self::parse).collect();
+            entries()?.into_iter().filter(|path| !is_other(path)).filter_map(Self::parse).collect();
         slots.sort_by_key(|slot| (slot.netns, slot.ifindex));
         Ok(slots)
     }

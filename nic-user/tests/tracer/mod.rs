@@ -48,21 +48,24 @@ pub struct Ended {
     pub code: Option<i32>,
     /// The numbers (`SYS_*`) of the calls that count, in the order in which they began.
     pub calls: Vec<i64>,
-    /// Its standard error.
+    /// Its standard output and error.
+    pub stdout: String,
     pub stderr: String,
     /// Whether it took so long that it had to be killed.
     pub hung: bool,
 }
 
-/// Runs `command`; its standard output is thrown away. `at` is the number of one of the calls that
+/// Runs `command`. `at` is the number of one of the calls that
 /// count, and what is done to it.
 ///
 /// Those count that the program itself makes, from its entry point on: the dynamic loader's before
 /// it do not. Nor do those that cannot fail, and whose failure no program could bear: the end of a
 /// thread, the return from a signal, and `futex`, by which threads wake each other.
 pub fn run(command: &mut Command, at: Option<(usize, Interference)>) -> Ended {
-    let mut stderr = File::from(memfd_create(c"stderr", MFdFlags::MFD_CLOEXEC).unwrap());
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr.try_clone().unwrap());
+    let [mut stdout, mut stderr] = [c"stdout", c"stderr"]
+        .map(|name| File::from(memfd_create(name, MFdFlags::MFD_CLOEXEC).unwrap()));
+    command.stdin(Stdio::null());
+    command.stdout(stdout.try_clone().unwrap()).stderr(stderr.try_clone().unwrap());
     // SAFETY: ptrace(2) is a system call that needs nothing but the child itself.
     unsafe { command.pre_exec(|| ptrace::traceme().map_err(io::Error::from)) };
     let pid = Pid::from_raw(command.spawn().unwrap().id() as i32);
@@ -75,8 +78,10 @@ pub fn run(command: &mut Command, at: Option<(usize, Interference)>) -> Ended {
     go_to_entry(pid);
     let mut ended = Run { pid, at, inside: BTreeMap::new(), calls: Vec::new() }.until_it_ends();
     ended.hung = watchdog.has_bitten();
-    stderr.rewind().unwrap();
-    stderr.read_to_string(&mut ended.stderr).unwrap();
+    for (file, text) in [(&mut stdout, &mut ended.stdout), (&mut stderr, &mut ended.stderr)] {
+        file.rewind().unwrap();
+        file.read_to_string(text).unwrap();
+    }
     ended
 }
 
