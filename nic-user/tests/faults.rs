@@ -11,7 +11,7 @@
 //!
 //! Commands that only look say nothing of what is there that is not so.
 //!
-//! That is too much for every day: each eighth call fails, with the error numbers in turn.
+//! That is too much for every day: each twelfth call fails, with the error numbers in turn.
 //! `NICCTL_FAULTS=N` chooses other calls, or the same with other numbers; `NICCTL_FAULTS=all` lets
 //! each call fail in every way, which takes hours.
 
@@ -286,7 +286,7 @@ fn examine(
 }
 
 /// Of so many calls, one is interfered with, unless all are.
-const STRIDE: usize = 8;
+const STRIDE: usize = 12;
 
 /// What is to be done to which call.
 fn interferences(calls: usize) -> Vec<(usize, Interference)> {
