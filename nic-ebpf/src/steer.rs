@@ -33,7 +33,7 @@ const FARTHEST: u32 = 0x3fff;
 /// It gets nothing that the program knows by now, so that nothing has to be kept for it.
 #[inline(always)]
 pub fn redirect(ctx: &XdpContext) -> u32 {
-    if maps::is_steering() { nic_rx_steer(ctx.as_ptr().cast()) as u32 } else { XDP_PASS }
+    nic_rx_steer(ctx.as_ptr().cast()) as u32
 }
 
 #[unsafe(no_mangle)]
