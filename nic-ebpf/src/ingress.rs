@@ -61,14 +61,19 @@ impl Received {
         };
         let packet = Skb { hidden: maps::hide(packet.hidden.into()) as u32, ..packet };
         let len = skb.len + packet.hidden;
-        let common = if packet.hidden == 0 { HeaderInfo::of_common(&linear) } else { None };
-        let info = match common {
-            Some(info) => info,
-            None => packet.headers(len),
+        // Now, so that no pointer has to be kept for it, of which the verifier knows more on one
+        // path than on the other.
+        let linear_len = maps::hide(u64::from(linear.linear_len() + packet.hidden)) as u32;
+        let info = if packet.hidden != 0 {
+            packet.headers(len)
+        } else if let Some(info) = HeaderInfo::of_common(&linear) {
+            info
+        } else {
+            packet.uncommon_headers(len)
         };
         Self {
             len,
-            linear_len: linear.linear_len() + packet.hidden,
+            linear_len,
             header_len: info.header_len,
             verdict: CopyPolicy::from_word(maps::policy_word()).decide(len, &info),
         }

@@ -32,7 +32,7 @@ use aya_ebpf::{
 /// XDP for devices whose frames fit into one buffer.
 #[xdp]
 pub fn nic_rx(ctx: XdpContext) -> u32 {
-    rx::frame::<packet::Linear>(&ctx)
+    rx::frame::<packet::Direct>(&ctx)
 }
 
 /// XDP for devices that may spread a frame over several buffers.

@@ -14,12 +14,7 @@ use nic_common::{
     policy::{CopyPolicy, STEERING},
 };
 
-use crate::{
-    maps,
-    packet::{Buffers, Direct},
-    steer,
-    walk::Walkable,
-};
+use crate::{maps, packet::Buffers, steer, walk::Walkable};
 
 /// At most one malformed frame per queue and CPU is logged in this time.
 const LOG_INTERVAL_NS: u64 = 100_000_000;
@@ -31,8 +26,7 @@ pub fn frame<B: Buffers>(ctx: &XdpContext) -> u32 {
     let Some(counters) = maps::NIC_RX.get_ptr_mut(queue) else { return XDP_PASS };
     // SAFETY: the slot belongs to this CPU, and XDP programs of one CPU do not interrupt each other.
     let counters = unsafe { &mut *counters };
-    let len = B::frame_len(ctx);
-    let mut info = headers(ctx, len);
+    let (mut info, len) = headers::<B>(ctx);
     info.header_len = maps::hide(info.header_len.into()) as u32;
     let header_len = info.header_len;
     let word = maps::policy_word();
@@ -64,10 +58,14 @@ fn count_bin<const N: usize>(bins: &mut [u64; N], bin: usize) {
 }
 
 #[inline(always)]
-fn headers(ctx: &XdpContext, len: u32) -> HeaderInfo {
-    match HeaderInfo::of_common(&Direct::xdp(ctx, len)) {
-        Some(info) => info,
-        None => ctx.ctx.headers(len),
+fn headers<B: Buffers>(ctx: &XdpContext) -> (HeaderInfo, u32) {
+    let frame = B::of(ctx);
+    match HeaderInfo::of_common_with_len(&frame) {
+        Some(found) => found,
+        None => {
+            let len = frame.len();
+            (ctx.ctx.uncommon_headers(len), len)
+        }
     }
 }
 

@@ -19,8 +19,8 @@ use nic_common::{
 
 use crate::{
     maps,
-    packet::{Buffers, Direct, Fragmented, Loaded},
-    walk::{Walkable, opaque},
+    packet::{Buffers, Direct, Fragmented, Loaded, opaque},
+    walk::Walkable,
 };
 
 /// The farthest that a transport header lies in a frame, all bits set. The verifier follows pointers
