@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
+use std::process::Command;
 
-use attached::{Attached, number};
+use attached::{Attached, nicctl, number};
 use nic_common::counters::{header_bin, header_bin_start, size_bin, size_bin_start};
 use nic_common::headers::{Flags, HeaderInfo};
 use nic_common::policy::{CopyPolicy, Verdict};
@@ -402,6 +403,24 @@ fn udp_super_packets_are_told_from_tcp() {
     assert_eq!(number(tx, "/gso_udp_packets"), 5, "{tx}");
     assert_eq!(number(tx, "/gso_udp_segments"), 5 * SEGMENTS, "{tx}");
     assert_eq!(number(tx, "/gso_tcp_packets"), 0, "{tx}");
+}
+
+#[test]
+fn links_without_ethernet_headers_are_refused() {
+    needs_root!();
+    let lab = Lab::new(Shape { queues: 1, mtu: 1500 }).unwrap();
+    let netns = lab.a().netns_name();
+    let mut ip = Command::new("ip");
+    ip.args(["-netns", netns, "tuntap", "add", "nic-tun", "mode", "tun"]);
+    assert!(ip.status().unwrap().success());
+    for mode in ["auto", "generic"] {
+        let refused = nicctl(&["attach", "nic-tun", "--netns", netns, "--mode", mode]);
+        assert_eq!(refused.status.code(), Some(1));
+        let error = String::from_utf8(refused.stderr).unwrap();
+        assert!(error.contains("no Ethernet header (link type 65534)"), "{error}");
+    }
+    let attached = nicctl(&["attach", "lo", "--netns", netns]);
+    assert!(attached.status.success(), "{attached:?}");
 }
 
 /// Sends a datagram whose payload stays in the pages of a pipe.
