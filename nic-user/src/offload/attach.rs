@@ -98,6 +98,7 @@ pub fn plan(nic: &Nic, options: &Options<'_>) -> Result<Attached> {
     let current = earlier(nic, slot)?.filter(|attachment| !attachment.is_stale());
     // What a killed attach left is cleared away before the next.
     if current.is_none() && !half_made {
+        refuse_without_ethernet(nic)?;
         refuse_foreign(nic)?;
     }
     let (mode, notes) = planned_mode(nic, options.mode, current.as_ref())?;
@@ -168,6 +169,7 @@ pub fn attach(_lock: &Lock, nic: &Nic, options: &Options<'_>) -> Result<Attached
         }
         None => {}
     }
+    refuse_without_ethernet(nic)?;
     refuse_foreign(nic)?;
     let staged = slot.stage()?;
     let switches = Switches::of(options, None);
@@ -191,6 +193,19 @@ fn earlier(nic: &Nic, slot: Slot) -> Result<Option<Attachment>> {
 
 fn in_attach(nic: &Nic, error: Error) -> Error {
     error.while_doing(format!("attach to {}", nic.name()))
+}
+
+/// The programs read frames from the Ethernet header on. What tunnels, WireGuard and PPP carry has
+/// none: nothing that they count would be true.
+fn refuse_without_ethernet(nic: &Nic) -> Result<()> {
+    match nic.link.link_type {
+        libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => Ok(()),
+        other => {
+            let what = format!("its packets have no Ethernet header (link type {other})");
+            let fix = "attach to the Ethernet interface by which its packets leave";
+            Err(in_attach(nic, Error::failed(what).with_fix(fix)))
+        }
+    }
 }
 
 /// Looks again: what was on the interface when `nic` was read may have been our own, and gone by

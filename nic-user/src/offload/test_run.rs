@@ -7,9 +7,8 @@ use aya::{
 use nic_common::{metadata::Metadata, policy::CopyPolicy};
 
 use super::{
-    object::{Build, Object},
-    pinned::{self, PolicyWord},
-    privilege,
+    object::{Build, Object, Parameters},
+    pinned, privilege,
     programs::PARAMETERS,
 };
 use crate::{
@@ -17,13 +16,15 @@ use crate::{
     error::{Error, Result},
 };
 
+/// With steering on the program leaves metadata, by which it answers. No rule takes a frame.
+const ANSWERING: Parameters = Parameters { steering: true, ..PARAMETERS };
+
 /// The kernel takes no shorter frame for a test run (`ETH_HLEN`).
 const SHORTEST: usize = 14;
 
 /// Asks the XDP program itself, loaded but attached to nothing.
 pub struct BpfWalker {
     object: Object,
-    policy: CopyPolicy,
     out: Vec<u8>,
 }
 
@@ -31,9 +32,9 @@ impl BpfWalker {
     /// Loads the program.
     pub fn load() -> Result<Self> {
         privilege::check("load the program")?;
-        let mut object = Object::load(&PARAMETERS)?;
+        let mut object = Object::load(&ANSWERING)?;
         object.xdp(Build::Frags)?;
-        Ok(Self { object, policy: PARAMETERS.policy, out: Vec::new() })
+        Ok(Self { object, out: Vec::new() })
     }
 }
 
@@ -43,18 +44,14 @@ impl Walker for BpfWalker {
         if frame.len() < SHORTEST {
             return Native.headers(frame, policy);
         }
-        if policy != self.policy {
-            PolicyWord::in_map(self.object.policy_map()?)?.set_policy(policy)?;
-            self.policy = policy;
-        }
         self.out.resize(frame.len() + Metadata::SIZE, 0);
         let program = self.object.xdp(Build::Frags)?;
         let written = run(program, frame, &mut self.out)?;
         let metadata = metadata(&self.out).filter(|_| written == self.out.len());
-        let Metadata { verdict, headers, .. } = metadata.ok_or_else(|| {
+        let Metadata { headers, .. } = metadata.ok_or_else(|| {
             Error::failed(format!("test run of a frame of {} bytes: no metadata", frame.len()))
         })?;
-        Ok(Answer { headers, verdict })
+        Ok(Answer { headers, verdict: policy.decide(frame.len() as u32, &headers) })
     }
 }
 
