@@ -15,7 +15,9 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use captures::{Order, ng_block, ng_interface, ng_packet, ng_section, pcap};
+use captures::{
+    Order, ng_block, ng_interface, ng_interface_with_fcs, ng_packet, ng_section, pcap, pcap_packet,
+};
 use headlen::{Known, hex};
 use nic_user::decode::{self, Input};
 use proptest::prelude::*;
@@ -300,10 +302,163 @@ fn what_was_captured_in_part_is_decoded_and_marked() {
     assert_eq!(rows.len(), 2);
     for row in rows {
         assert_eq!((&row["len"], &row["original_len"]), (&60.into(), &92.into()));
-        assert_eq!((&row["header_len"], &row["truncated"]), (&60.into(), &true.into()));
+        assert_eq!((&row["header_len"], &row["truncated"]), (&66.into(), &true.into()));
+        assert_eq!((&row["malformed"], &row["verdict"]), (&false.into(), &"copy".into()));
     }
     let text = decode_stdin(&["-"], &capture);
-    assert!(stdout(&text).ends_with("malformed truncated\n"));
+    assert!(stdout(&text).ends_with("copy     truncated\n"));
+}
+
+#[test]
+fn a_snap_length_changes_no_verdict_and_damages_no_frame() {
+    let mut long = hex(TCP);
+    long.resize(1514, 0);
+    long[16..18].copy_from_slice(&1500_u16.to_be_bytes());
+    for (snap, header_len, unparsed) in [(96, 66, false), (47, 66, false), (46, 34, true)] {
+        let capture = [pcap(ETHERNET, [[0; 0]; 0]), pcap_packet(&long[..snap], 1514)].concat();
+        let output = decode_stdin(&["--json", "-"], &capture);
+        let row = &rows(&output)[0];
+        assert_eq!(row["verdict"], "split", "{row}");
+        assert_eq!((&row["header_len"], &row["unparsed"]), (&header_len.into(), &unparsed.into()));
+        assert_eq!((&row["malformed"], &row["truncated"]), (&false.into(), &true.into()), "{row}");
+    }
+    // What is wrong with the frame itself is still told.
+    long[14] = 0x41;
+    let capture = [pcap(ETHERNET, [[0; 0]; 0]), pcap_packet(&long[..96], 1514)].concat();
+    assert_eq!(rows(&decode_stdin(&["--json", "-"], &capture))[0]["malformed"], true);
+}
+
+#[test]
+fn the_fcs_is_no_part_of_a_frame() {
+    let mut frame = hex(TCP);
+    frame.resize(256, 0);
+    let with_fcs = [&frame[..], b"fcs!"].concat();
+    let known = 1 << 26;
+    let ng = |interface: Vec<u8>, captured: &[u8], len| {
+        [ng_section(Order::Big), interface, ng_packet(Order::Big, 0, captured, len)].concat()
+    };
+    let with_option = |fcs| ng_interface_with_fcs(Order::Big, ETHERNET, fcs);
+    // `epb_flags`, which says what is so for this one packet.
+    let flags = |fcs: u32| {
+        let order = Order::Big;
+        let packet =
+            [&order.u32(0)[..], &[0; 8], &order.u32(260), &order.u32(260), &with_fcs].concat();
+        let options = [&order.u16(2)[..], &order.u16(4), &order.u32(fcs << 5), &[0; 4]].concat();
+        let block = ng_block(order, 6, &[packet, options].concat());
+        [ng_section(order), with_option(0), block].concat()
+    };
+    for (capture, len, captured) in [
+        (pcap(ETHERNET | known | 4 << 28, [&with_fcs]), 256, 256),
+        (pcap(ETHERNET | known | 2 << 28, [&with_fcs]), 256, 256),
+        (pcap(ETHERNET | known, [&with_fcs]), 260, 260),
+        (pcap(ETHERNET | 4 << 28, [&with_fcs]), 260, 260),
+        (ng(with_option(4), &with_fcs, 260), 256, 256),
+        (ng(with_option(32), &with_fcs, 260), 256, 256),
+        (ng(with_option(0), &with_fcs, 260), 260, 260),
+        // Cut where the FCS begins, in it, and before it.
+        (ng(with_option(4), &with_fcs[..256], 260), 256, 256),
+        (ng(with_option(4), &with_fcs[..258], 260), 256, 256),
+        (ng(with_option(4), &with_fcs[..100], 260), 256, 100),
+        (flags(4), 256, 256),
+        (flags(0), 260, 260),
+    ] {
+        let row = &rows(&decode_stdin(&["--json", "-"], &capture))[0];
+        assert_eq!((&row["original_len"], &row["len"]), (&len.into(), &captured.into()), "{row}");
+        assert_eq!(row["verdict"], if len == 256 { "copy" } else { "split" });
+        assert_eq!(row["truncated"], captured < len);
+    }
+}
+
+/// The packet of [`TCP`] behind a link's header.
+fn behind(link_header: &[u8]) -> Vec<u8> {
+    [link_header, &hex(TCP)[14..]].concat()
+}
+
+#[test]
+fn packets_behind_other_links_are_read() {
+    let sll = [&[0; 14][..], &[8, 0]].concat();
+    let sll2 = [&[8, 0][..], &[0; 18]].concat();
+    let links: [(u32, &[u8]); 10] = [
+        (113, &sll),
+        (276, &sll2),
+        (101, &[]),
+        (12, &[]),
+        (14, &[]),
+        (228, &[]),
+        (0, &[2, 0, 0, 0]),
+        (0, &[0, 0, 0, 2]),
+        (108, &[0, 0, 0, 2]),
+        (ETHERNET, &hex(TCP)[..14]),
+    ];
+    for (link, header) in links {
+        let row = &rows(&decode_stdin(&["--json", "-"], &pcap(link, [behind(header)])))[0];
+        let at = header.len();
+        assert_eq!((&row["l3"], &row["l3_offset"]), (&"ipv4".into(), &at.into()), "{link}: {row}");
+        assert_eq!((&row["l4"], &row["l4_offset"]), (&"tcp".into(), &(at + 20).into()), "{row}");
+        assert_eq!((&row["header_len"], &row["malformed"]), (&(at + 52).into(), &false.into()));
+        assert_eq!(row["len"], at + 78);
+    }
+    let ipv6 = [&[0x60, 0, 0, 0, 0, 8, 17, 64][..], &[1; 32], &[0, 1, 0, 2, 0, 8, 0, 0]].concat();
+    for (link, header) in [(101, &[][..]), (229, &[]), (0, &[30, 0, 0, 0]), (108, &[0, 0, 0, 24])] {
+        let packet = [header, &ipv6].concat();
+        let row = &rows(&decode_stdin(&["--json", "-"], &pcap(link, [packet])))[0];
+        assert_eq!((&row["l3"], &row["l4"]), (&"ipv6".into(), &"udp".into()), "{link}: {row}");
+        assert_eq!(
+            (&row["header_len"], &row["malformed"]),
+            (&(header.len() + 48).into(), &false.into())
+        );
+    }
+    for link in [113, 276, 0, 108, 101] {
+        let row = &rows(&decode_stdin(&["--json", "-"], &pcap(link, [[0; 0]])))[0];
+        assert_eq!((&row["header_len"], &row["original_len"]), (&0.into(), &0.into()), "{link}");
+    }
+}
+
+#[test]
+fn frames_of_unknown_links_are_counted_and_passed_over() {
+    let order = Order::Little;
+    let (tcp, other) = (hex(TCP), [0; 20]);
+    let capture = [
+        ng_section(order),
+        ng_interface(order, 1),
+        ng_interface(order, 105),
+        ng_interface(order, 999),
+        ng_packet(order, 1, &other, 20),
+        ng_packet(order, 0, &tcp, 92),
+        ng_packet(order, 1, &other, 20),
+        ng_packet(order, 2, &other, 20),
+        ng_packet(order, 0, &tcp, 92),
+    ]
+    .concat();
+    let said = "nicctl: passed over frames that nicctl does not read: \
+                2 of link type IEEE 802.11 (105), 1 of link type 999\n";
+    let output = decode_stdin(&["--json", "-"], &capture);
+    assert_eq!((stderr(&output), output.status.code()), (said, Some(0)));
+    let indices = stdout(&output)
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["index"].as_u64().unwrap());
+    assert_eq!(indices.collect::<Vec<_>>(), [1, 4]);
+    let text = decode_stdin(&["-"], &capture);
+    assert_eq!(stdout(&text).lines().count(), 3, "a heading and two rows");
+    assert_eq!(stderr(&text), said);
+}
+
+#[test]
+fn frames_that_the_kernel_does_not_run_are_told() {
+    needs_root!();
+    let mut huge = hex(TCP);
+    huge.resize(256 << 10, 0);
+    let capture = pcap(ETHERNET, [&huge, &hex(TCP)]);
+    let output = decode_stdin(&["--bpf", "--json", "-"], &capture);
+    assert!(
+        stderr(&output).starts_with("nicctl: 1 frames that the kernel cannot run"),
+        "{}",
+        stderr(&output)
+    );
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(stdout(&output), stdout(&decode_stdin(&["--json", "-"], &capture)));
+    let raw = decode_stdin(&["--bpf", "--json", "-"], &pcap(101, [behind(&[])]));
+    assert!(stderr(&raw).starts_with("nicctl: 1 frames"), "{}", stderr(&raw));
 }
 
 #[test]
@@ -321,15 +476,53 @@ fn a_damaged_capture_is_shown_up_to_where_it_is_damaged() {
     *lengths_differ.last_mut().unwrap() ^= 1;
     let no_interface = [&ng[..], &ng_packet(Order::Little, 7, &tcp, 92)].concat();
     let odd_block = [&ng[..], &[9, 0, 0, 0, 13, 0, 0, 0]].concat();
-    let cases: [(&[u8], usize, &str); 8] = [
+    let old = ng_section(Order::Little);
+    let version = |major: u8| [&old[..12], &[major], &old[13..]].concat();
+    let (version, no_magic) = (version(2), [&old[..8], &[0; 4], &old[12..]].concat());
+    let short = ng_block(Order::Little, 0x0a0d_0d0a, &[0x4d, 0x3c, 0x2b, 0x1a, 1, 0, 0, 0]);
+    let mut overlong = ng.clone();
+    overlong[68] = 200;
+    let simple = [ng_section(Order::Little), ng_block(Order::Little, 3, &[92, 0, 0, 0])].concat();
+    let short_interface = [ng_section(Order::Little), ng_block(Order::Little, 1, &[0; 4])].concat();
+    let mut pcap_version = good.clone();
+    pcap_version[4] = 3;
+    let cases: [(&[u8], usize, &str); 16] = [
         (b"", 0, "it is empty"),
         (b"hello world", 0, "neither pcap nor pcapng"),
         (&good[..good.len() - 1], 1, "byte 239: it ends inside a packet"),
         (&good[..135], 1, "byte 135: it ends inside a packet's header"),
-        (&too_long, 2, "byte 240: a packet of 20971520 bytes; no frame is that long"),
-        (&lengths_differ, 0, "byte 48: a block whose two lengths differ"),
-        (&no_interface, 1, "byte 172: a packet block that contradicts itself"),
-        (&odd_block, 1, "byte 172: a block of 13 bytes"),
+        (
+            &too_long,
+            2,
+            "byte 240: packet 2: 20971520 bytes were captured, and no frame is longer than 16777216",
+        ),
+        (
+            &lengths_differ,
+            0,
+            "byte 48: enhanced packet block: its length is 124 at its start and 16777340 at its end",
+        ),
+        (
+            &no_interface,
+            1,
+            "byte 172: enhanced packet block: it is of interface 7, and its section has 1",
+        ),
+        (&odd_block, 1, "byte 172: block of type 9: its length of 13 bytes is no multiple of 4"),
+        (
+            &[&ng[..], &[9, 0, 0, 0, 8, 0, 0, 0]].concat(),
+            1,
+            "byte 172: block of type 9: its length of 8 bytes is less than the 12 of an empty one",
+        ),
+        (&version, 0, "byte 0: section header: version 2.0, and only 1 is known"),
+        (&no_magic, 0, "byte 0: section header: 0x00000000 is not the byte-order magic 0x1a2b3c4d"),
+        (&short, 0, "byte 0: section header: 8 bytes, and its fields take 16"),
+        (
+            &overlong,
+            0,
+            "byte 48: enhanced packet block: 200 bytes were captured, and it has room for 92",
+        ),
+        (&simple, 0, "byte 28: simple packet block: it is of interface 0, and its section has 0"),
+        (&short_interface, 0, "byte 28: interface description: 4 bytes, and its fields take 8"),
+        (&pcap_version, 0, "byte 4: file header: version 3, and only 2 is known"),
     ];
     for (capture, frames, message) in cases {
         let output = decode_stdin(&["--json", "-"], capture);
@@ -351,15 +544,17 @@ fn a_compressed_capture_is_recognized() {
 #[test]
 fn other_link_types_are_refused_by_name() {
     let fix = "\n  fix: capture on one Ethernet interface: tcpdump -i IFACE -w FILE";
-    for (link, name) in [(113, "Linux cooked capture (113)"), (101, "raw IP (101)"), (999, "999")] {
-        let message = format!("standard input: its link type is {name}, not Ethernet{fix}");
-        let legacy = pcap(link, [hex(TCP)]);
-        assert_fails(&decode_stdin(&["-"], &legacy), 1, &message);
+    for (link, name) in [(105, "IEEE 802.11 (105)"), (999, "999")] {
+        let message =
+            format!("standard input: its link type is {name}, which nicctl does not read{fix}");
+        assert_fails(&decode_stdin(&["-"], &pcap(link, [hex(TCP)])), 1, &message);
         let ng = [
             ng_section(Order::Little),
             ng_interface(Order::Little, link),
             ng_packet(Order::Little, 0, &hex(TCP), 92),
         ];
+        let message =
+            format!("passed over frames that nicctl does not read: 1 of link type {name}{fix}");
         assert_fails(&decode_stdin(&["-"], &ng.concat()), 1, &message);
     }
 }

@@ -1,6 +1,7 @@
 //! `nicctl decode`: what nicctl sees in frames.
 
 use std::{
+    collections::BTreeMap,
     io::{self, Write},
     path::{Path, PathBuf},
 };
@@ -9,8 +10,11 @@ use nic_common::policy::CopyPolicy;
 
 use super::policy::PolicyArgs;
 use crate::{
-    decode::{self, Decoded, Frames, HexLines, HexWords, Input, Native, Walker},
-    error::Result,
+    decode::{
+        self, Answer, CAPTURE_ETHERNET, Captured, Decoded, Frames, HexLines, HexWords, Input, Link,
+        LinkType, Walker,
+    },
+    error::{Error, Result},
     offload::BpfWalker,
     report::{WIDTH, json, style::Style},
 };
@@ -20,7 +24,11 @@ use crate::{
 /// Prints one row a frame; frames are numbered from 0. L3 and L4 are the innermost network and
 /// transport protocol with the byte where they start. VERDICT is what the copy policy decides:
 /// copy the frame, split its headers off, or take it whole. NOTES names what is out of the
-/// ordinary. Of a frame that was captured in part, what was captured is decoded.
+/// ordinary. Of a frame that was captured in part, what was captured is decoded, and the verdict
+/// is by its length on the wire.
+///
+/// Captures of Ethernet, Linux cooked (SLL, SLL2), raw IP and BSD loopback are read. Frames of
+/// other link types are passed over, and counted on standard error.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -29,7 +37,7 @@ Examples:
   nicctl decode --hex 02000000000202000000000108004500...
   nicctl decode --json --rx-copybreak 128 trace.pcap | jq 'select(.malformed)'")]
 pub(super) struct Args {
-    /// Capture of Ethernet frames, pcap or pcapng; - is standard input
+    /// Capture, pcap or pcapng; - is standard input
     #[arg(value_name = "FILE", required_unless_present = "hex")]
     file: Option<PathBuf>,
 
@@ -38,7 +46,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "HEX", conflicts_with = "file")]
     hex: Vec<String>,
 
-    /// Ask the BPF program, loaded but attached to nothing, instead of this process's own code
+    /// Ask the BPF program, loaded but attached to nothing, instead of this process's own code;
+    /// frames that the kernel does not run it over are counted on standard error
     #[arg(long)]
     bpf: bool,
 
@@ -53,18 +62,77 @@ pub(super) struct Args {
 pub(super) fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let policy = args.policy.over(CopyPolicy::DEFAULT);
     let mut frames = open(args.file.as_deref(), args.hex)?;
-    let mut walker: Box<dyn Walker> =
-        if args.bpf { Box::new(BpfWalker::load()?) } else { Box::new(Native) };
+    let mut reader = Reader::new(args.bpf, policy)?;
     let mut printer = Printer::new(out, args.json);
     for index in 0.. {
         if frames.is_drained() {
             printer.out.flush()?;
         }
         let Some(frame) = frames.next()? else { break };
-        let answer = walker.headers(frame.bytes, policy)?;
-        printer.print(&Decoded::new(index, &frame, &answer))?;
+        if let Some(answer) = reader.read(&frame)? {
+            printer.print(&Decoded::new(index, &frame, &answer))?;
+        }
     }
-    Ok(())
+    reader.report(!printer.is_first)
+}
+
+/// Reads the headers of frames, and counts what it could not do.
+struct Reader {
+    bpf: Option<BpfWalker>,
+    policy: CopyPolicy,
+    /// Frames that BPF could not be run over.
+    not_by_bpf: u64,
+    /// Frames that could not be read, by link type.
+    unknown: BTreeMap<LinkType, u64>,
+}
+
+impl Reader {
+    fn new(bpf: bool, policy: CopyPolicy) -> Result<Self> {
+        let bpf = bpf.then(BpfWalker::load).transpose()?;
+        Ok(Self { bpf, policy, not_by_bpf: 0, unknown: BTreeMap::new() })
+    }
+
+    /// What is in a frame; `None` if nothing is known of its link type.
+    fn read(&mut self, frame: &Captured<'_>) -> Result<Option<Answer>> {
+        if let Link::Unknown(link) = frame.link {
+            *self.unknown.entry(link).or_default() += 1;
+            return Ok(None);
+        }
+        if let Some(bpf) = &mut self.bpf {
+            let is_whole = frame.link == Link::Ethernet && !frame.is_cut();
+            if is_whole && let Some(answer) = bpf.headers(frame.bytes, self.policy)? {
+                return Ok(Some(answer));
+            }
+            self.not_by_bpf += 1;
+        }
+        Ok(Some(Answer::of(frame, self.policy)))
+    }
+
+    /// Says what could not be done; an error if that was everything.
+    fn report(self, any: bool) -> anyhow::Result<()> {
+        let Self { not_by_bpf, unknown, .. } = self;
+        if not_by_bpf > 0 {
+            eprintln!(
+                "nicctl: {not_by_bpf} frames that the kernel cannot run the program over (longer \
+                 than its test runs take, captured in part, or not Ethernet) were walked by \
+                 nicctl's own code"
+            );
+        }
+        let unknown: Vec<_> = unknown
+            .into_iter()
+            .map(|(link, count)| format!("{count} of link type {link}"))
+            .collect();
+        if unknown.is_empty() {
+            return Ok(());
+        }
+        let message =
+            format!("passed over frames that nicctl does not read: {}", unknown.join(", "));
+        if !any {
+            return Err(Error::failed(message).with_fix(CAPTURE_ETHERNET).into());
+        }
+        eprintln!("nicctl: {message}");
+        Ok(())
+    }
 }
 
 fn open(file: Option<&Path>, hex: Vec<String>) -> Result<Box<dyn Frames>> {
@@ -83,6 +151,7 @@ struct Printer<'o> {
     out: &'o mut dyn Write,
     format: Format,
     line: Vec<u8>,
+    is_first: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -94,7 +163,7 @@ enum Format {
 impl<'o> Printer<'o> {
     fn new(out: &'o mut dyn Write, json: bool) -> Self {
         let format = if json { Format::Json } else { Format::Text(Style::for_stdout()) };
-        Self { out, format, line: Vec::new() }
+        Self { out, format, line: Vec::new(), is_first: true }
     }
 
     fn print(&mut self, row: &Decoded) -> io::Result<()> {
@@ -102,12 +171,13 @@ impl<'o> Printer<'o> {
         match self.format {
             Format::Json => json::write_line(&mut self.line, row)?,
             Format::Text(style) => {
-                if row.index == 0 {
+                if self.is_first {
                     writeln!(self.out, "{}", style.bold(HEADING))?;
                 }
                 write_text(&mut self.line, row, style)?;
             }
         }
+        self.is_first = false;
         self.out.write_all(&self.line)
     }
 }

@@ -49,6 +49,11 @@ impl<'a> Fields<'a> {
         Some(bytes)
     }
 
+    /// The next `len` bytes as fields of their own.
+    pub fn part(&mut self, len: usize) -> Option<Self> {
+        Some(Self { rest: self.bytes(len)?, order: self.order })
+    }
+
     pub fn skip(&mut self, len: usize) {
         self.rest = self.rest.get(len..).unwrap_or_default();
     }

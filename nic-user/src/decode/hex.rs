@@ -25,7 +25,7 @@ impl Frames for HexWords {
         self.number += 1;
         parse(word.as_bytes(), &mut self.frame)
             .map_err(|wrong| Error::usage(format!("hex frame {}: {wrong}", self.number)))?;
-        Ok(Some(whole(&self.frame)))
+        Ok(Some(Captured::whole(&self.frame)))
     }
 
     fn is_drained(&self) -> bool {
@@ -71,17 +71,12 @@ impl Frames for HexLines {
         parse(&self.line, &mut self.frame).map_err(|wrong| {
             Error::usage(format!("{}, line {}: {wrong}", self.input.name(), self.number))
         })?;
-        Ok(Some(whole(&self.frame)))
+        Ok(Some(Captured::whole(&self.frame)))
     }
 
     fn is_drained(&self) -> bool {
         self.input.is_drained()
     }
-}
-
-fn whole(bytes: &[u8]) -> Captured<'_> {
-    let original_len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-    Captured { bytes, original_len }
 }
 
 /// Puts the bytes of `text` into `frame`. Between bytes there may be white space, colons and `0x`.

@@ -1,6 +1,7 @@
 //! Frames out of captures and hex, and what nicctl sees in them.
 
 mod capture;
+mod captured;
 mod fields;
 mod hex;
 mod input;
@@ -12,8 +13,10 @@ mod row;
 mod walker;
 
 pub use capture::open;
+pub use captured::{Captured, Link};
 pub use hex::{HexLines, HexWords};
 pub use input::Input;
+pub use link_type::{CAPTURE_ETHERNET, LinkType};
 pub use row::Decoded;
 pub use walker::{Answer, Native, Walker};
 
@@ -23,23 +26,14 @@ use crate::error::Result;
 /// capture is damaged.
 pub const MAX_FRAME: usize = 16 << 20;
 
-/// An Ethernet frame as it was captured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Captured<'a> {
-    /// The bytes that were captured, from the destination address on.
-    pub bytes: &'a [u8],
-    /// Length on the wire in bytes; more than was captured if the capture had a snap length.
-    pub original_len: u32,
-}
-
 /// Where frames come from, one after the other.
 pub trait Frames {
-    /// The next frame; `None` at the end.
+    /// The next frame, also one whose [`Link`] is unknown; `None` at the end.
     ///
     /// # Errors
     ///
-    /// The source cannot be read, is damaged or is not Ethernet; the message says where. There is
-    /// nothing to be had after an error.
+    /// The source cannot be read, is damaged, or is of a link type that cannot be read; the message
+    /// says where. There is nothing to be had after an error.
     fn next(&mut self) -> Result<Option<Captured<'_>>>;
 
     /// Whether the next frame has to be waited for: nothing of it has been read yet.

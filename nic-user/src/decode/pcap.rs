@@ -1,10 +1,10 @@
 //! Captures in the pcap format (draft-ietf-opsawg-pcap).
 
 use super::{
-    Captured, Frames, MAX_FRAME,
+    Captured, Frames, Link, MAX_FRAME,
     fields::{ByteOrder, Fields},
     input::Input,
-    link_type::LinkType,
+    link_type::{self, LinkType},
 };
 use crate::error::Result;
 
@@ -35,6 +35,11 @@ impl Format {
 pub(super) struct Pcap {
     input: Input,
     format: Format,
+    link: LinkType,
+    /// Bytes of FCS behind every frame.
+    fcs: u32,
+    /// Packets read so far.
+    count: u64,
     buffer: Vec<u8>,
 }
 
@@ -45,14 +50,17 @@ impl Pcap {
         let mut fields = Fields::new(&header, format.order);
         let version = fields.u16().unwrap_or_default();
         if version != 2 {
-            return Err(input.damaged(4, format_args!("pcap version {version} is not known")));
+            let what = format_args!("file header: version {version}, and only 2 is known");
+            return Err(input.damaged(4, what));
         }
         // Minor version, time zone, accuracy of times, snap length.
         fields.skip(14);
-        // The upper bits tell how long the FCS is.
-        let link = fields.u32().unwrap_or_default() as u16;
-        LinkType(link).expect_ethernet(&input)?;
-        Ok(Self { input, format, buffer: Vec::new() })
+        let field = fields.u32().unwrap_or_default();
+        let (link, fcs) = (LinkType(field as u16), link_type::fcs_len(field));
+        if matches!(link.link(&[]), Link::Unknown(_)) {
+            return Err(link.refused(&input));
+        }
+        Ok(Self { input, format, link, fcs, count: 0, buffer: Vec::new() })
     }
 
     /// Captured and original length of the next record.
@@ -67,9 +75,13 @@ impl Pcap {
         let captured = fields.u32().unwrap_or_default() as usize;
         let original = fields.u32().unwrap_or_default();
         if captured > MAX_FRAME {
-            let what = format_args!("a packet of {captured} bytes; no frame is that long");
+            let what = format_args!(
+                "packet {}: {captured} bytes were captured, and no frame is longer than {MAX_FRAME}",
+                self.count
+            );
             return Err(self.input.damaged(at, what));
         }
+        self.count += 1;
         Ok(Some((captured, original)))
     }
 }
@@ -78,7 +90,7 @@ impl Frames for Pcap {
     fn next(&mut self) -> Result<Option<Captured<'_>>> {
         let Some((captured, original_len)) = self.record()? else { return Ok(None) };
         let bytes = self.input.bytes(&mut self.buffer, captured, "a packet")?;
-        Ok(Some(Captured { bytes, original_len }))
+        Ok(Some(Captured::new(self.link, bytes, original_len, self.fcs)))
     }
 
     fn is_drained(&self) -> bool {

@@ -1,14 +1,14 @@
 //! Captures in the pcapng format (draft-ietf-opsawg-pcapng).
 
-use std::ops::Range;
+use std::{fmt, ops::Range};
 
 use super::{
     Captured, Frames, MAX_FRAME,
     fields::{ByteOrder, Fields},
     input::Input,
-    link_type::LinkType,
+    link_type::{self, LinkType},
 };
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 const SECTION: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
@@ -26,6 +26,8 @@ struct Interface {
     link: LinkType,
     /// Longest captured part of a packet in bytes; 0 is no limit.
     snaplen: u32,
+    /// Bytes of FCS behind every frame.
+    fcs: u32,
 }
 
 /// A packet in the body of the block that was read last.
@@ -33,6 +35,28 @@ struct Packet {
     interface: Interface,
     bytes: Range<usize>,
     original_len: u32,
+    fcs: u32,
+}
+
+/// A block of which the type was read.
+#[derive(Clone, Copy)]
+struct Block {
+    kind: u32,
+    /// Where it begins in the input.
+    at: u64,
+}
+
+impl fmt::Display for Block {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind {
+            SECTION => f.write_str("section header"),
+            INTERFACE => f.write_str("interface description"),
+            OLD_PACKET => f.write_str("packet block"),
+            SIMPLE_PACKET => f.write_str("simple packet block"),
+            ENHANCED_PACKET => f.write_str("enhanced packet block"),
+            kind => write!(f, "block of type {kind}"),
+        }
+    }
 }
 
 /// The frames of a pcapng capture.
@@ -55,39 +79,76 @@ impl PcapNg {
         Ok(capture)
     }
 
+    /// The block lies: what contradicts what.
+    fn damaged(&self, block: Block, what: impl fmt::Display) -> Error {
+        self.input.damaged(block.at, format_args!("{block}: {what}"))
+    }
+
     /// The rest of a section header whose type has been read; its block begins at byte `at`.
     fn section(&mut self, at: u64) -> Result<()> {
         const MAGIC: u32 = 0x1a2b_3c4d;
+        const FIXED: u32 = 16;
+        let block = Block { kind: SECTION, at };
         let len = self.input.rest::<4>(PART)?;
         let magic = self.input.rest::<4>(PART)?;
         self.order = match (ByteOrder::Little.u32(magic), ByteOrder::Big.u32(magic)) {
             (MAGIC, _) => ByteOrder::Little,
             (_, MAGIC) => ByteOrder::Big,
-            _ => return Err(self.input.damaged(at, "a section without a byte-order magic")),
+            (other, _) => {
+                let what = format_args!("{other:#010x} is not the byte-order magic {MAGIC:#010x}");
+                return Err(self.damaged(block, what));
+            }
         };
         self.interfaces.clear();
-        let body = self.body_len(at, len)?;
-        let Some(rest) = body.checked_sub(4) else {
-            return Err(self.input.damaged(at, "a section header that is too short"));
+        let body = self.body_len(block, len)?;
+        let Some(rest) = body.checked_sub(FIXED) else {
+            let what = format_args!("{body} bytes, and its fields take {FIXED}");
+            return Err(self.damaged(block, what));
         };
-        self.input.skip(rest.into(), PART)?;
-        self.end_of_block(at, len)
+        self.version(block)?;
+        self.input.skip(u64::from(rest) + 8, PART)?;
+        self.end_of_block(block, len)
+    }
+
+    fn version(&mut self, section: Block) -> Result<()> {
+        let bytes = self.input.rest::<4>(PART)?;
+        let mut fields = Fields::new(&bytes, self.order);
+        match (fields.u16(), fields.u16()) {
+            (Some(1), _) => Ok(()),
+            (major, minor) => {
+                let [major, minor] = [major, minor].map(Option::unwrap_or_default);
+                let what = format_args!("version {major}.{minor}, and only 1 is known");
+                Err(self.damaged(section, what))
+            }
+        }
     }
 
     /// Bytes of the body of a block whose length field is `len`.
-    fn body_len(&self, at: u64, len: [u8; 4]) -> Result<u32> {
+    fn body_len(&self, block: Block, len: [u8; 4]) -> Result<u32> {
         let len = self.order.u32(len);
         match len.checked_sub(FRAMING) {
             Some(body) if len.is_multiple_of(4) => Ok(body),
-            _ => Err(self.input.damaged(at, format_args!("a block of {len} bytes"))),
+            Some(_) => {
+                let what = format_args!("its length of {len} bytes is no multiple of 4");
+                Err(self.damaged(block, what))
+            }
+            None => {
+                let what = format_args!(
+                    "its length of {len} bytes is less than the {FRAMING} of an empty one"
+                );
+                Err(self.damaged(block, what))
+            }
         }
     }
 
-    fn end_of_block(&mut self, at: u64, len: [u8; 4]) -> Result<()> {
-        if self.input.rest::<4>(PART)? == len {
+    fn end_of_block(&mut self, block: Block, len: [u8; 4]) -> Result<()> {
+        let again = self.input.rest::<4>(PART)?;
+        if again == len {
             return Ok(());
         }
-        Err(self.input.damaged(at, "a block whose two lengths differ"))
+        let [len, again] = [len, again].map(|len| self.order.u32(len));
+        let what = format_args!("its length is {len} at its start and {again} at its end");
+        Err(self.damaged(block, what))
     }
 
     /// Reads blocks up to the next packet.
@@ -99,86 +160,126 @@ impl PcapNg {
                 self.section(at)?;
                 continue;
             }
+            let block = Block { kind: self.order.u32(kind), at };
             let len = self.input.rest::<4>(PART)?;
-            let body = self.body_len(at, len)?;
-            let kind = self.order.u32(kind);
-            if !matches!(kind, INTERFACE | OLD_PACKET | SIMPLE_PACKET | ENHANCED_PACKET) {
-                self.input.skip(body.into(), PART)?;
-                self.end_of_block(at, len)?;
-                continue;
+            let body = self.body_len(block, len)?;
+            match block.kind {
+                INTERFACE => {
+                    self.read_body(block, body, len)?;
+                    self.interface(block)?;
+                }
+                OLD_PACKET | SIMPLE_PACKET | ENHANCED_PACKET => {
+                    self.read_body(block, body, len)?;
+                    let packet = self.parse_packet(block.kind);
+                    return packet.map(Some).map_err(|what| self.damaged(block, what));
+                }
+                _ => {
+                    self.input.skip(body.into(), PART)?;
+                    self.end_of_block(block, len)?;
+                }
             }
-            self.read_body(at, body)?;
-            self.end_of_block(at, len)?;
-            if kind == INTERFACE {
-                self.interface(at)?;
-                continue;
-            }
-            return match self.parse_packet(kind) {
-                Some(packet) => Ok(Some(packet)),
-                None => Err(self.input.damaged(at, "a packet block that contradicts itself")),
-            };
         }
     }
 
-    fn read_body(&mut self, at: u64, len: u32) -> Result<()> {
-        let len = len as usize;
-        if len > MAX_FRAME {
-            let what = format_args!("a block of {len} bytes; no frame is that long");
-            return Err(self.input.damaged(at, what));
+    /// Reads the rest of a block whose length field is `len`.
+    fn read_body(&mut self, block: Block, body: u32, len: [u8; 4]) -> Result<()> {
+        let body = body as usize;
+        if body > MAX_FRAME {
+            let what = format_args!("{body} bytes, and no frame is longer than {MAX_FRAME}");
+            return Err(self.damaged(block, what));
         }
-        self.body.resize(len, 0);
-        self.input.bytes(&mut self.body, len, PART)?;
-        Ok(())
+        self.body.resize(body, 0);
+        self.input.bytes(&mut self.body, body, PART)?;
+        self.end_of_block(block, len)
     }
 
-    fn interface(&mut self, at: u64) -> Result<()> {
+    fn interface(&mut self, block: Block) -> Result<()> {
+        const FCS_LEN: u16 = 13;
         let mut fields = Fields::new(&self.body, self.order);
         let link = fields.u16();
         // Reserved.
         fields.skip(2);
         let (Some(link), Some(snaplen)) = (link, fields.u32()) else {
-            return Err(self.input.damaged(at, "an interface block that is too short"));
+            let what = format_args!("{} bytes, and its fields take 8", self.body.len());
+            return Err(self.damaged(block, what));
         };
-        self.interfaces.push(Interface { link: LinkType(link), snaplen });
+        let fcs = option(fields, FCS_LEN).and_then(|mut value| value.bytes(1)?.first().copied());
+        let fcs = fcs.map_or(0, link_type::fcs_option_len);
+        self.interfaces.push(Interface { link: LinkType(link), snaplen, fcs });
         Ok(())
     }
 
-    /// The packet in the body; `None` if its fields contradict each other or name an interface
-    /// that does not exist.
-    fn parse_packet(&self, kind: u32) -> Option<Packet> {
+    /// The packet in the body, or what contradicts what in it.
+    fn parse_packet(&self, kind: u32) -> Result<Packet, String> {
         let mut fields = Fields::new(&self.body, self.order);
+        let too_short = || format!("{} bytes, and its fields take more", self.body.len());
         let number = match kind {
-            ENHANCED_PACKET => fields.u32()?,
+            ENHANCED_PACKET => fields.u32(),
             OLD_PACKET => {
-                let number = fields.u16()?;
+                let number = fields.u16();
                 // Drops.
                 fields.skip(2);
-                number.into()
+                number.map(u32::from)
             }
-            _ => 0,
+            _ => Some(0),
+        }
+        .ok_or_else(too_short)?;
+        let Some(&interface) = self.interfaces.get(number as usize) else {
+            let known = self.interfaces.len();
+            return Err(format!("it is of interface {number}, and its section has {known}"));
         };
-        let interface = *self.interfaces.get(number as usize)?;
         let (captured, original_len) = if kind == SIMPLE_PACKET {
-            let original = fields.u32()?;
+            let original = fields.u32().ok_or_else(too_short)?;
             let limit = if interface.snaplen == 0 { u32::MAX } else { interface.snaplen };
             (original.min(limit) as usize, original)
         } else {
             // Time.
             fields.skip(8);
-            (fields.u32()? as usize, fields.u32()?)
+            let captured = fields.u32().ok_or_else(too_short)?;
+            (captured as usize, fields.u32().ok_or_else(too_short)?)
         };
-        let start = self.body.len() - fields.left();
-        fields.bytes(captured)?;
-        Some(Packet { interface, bytes: start..start + captured, original_len })
+        let (start, left) = (self.body.len() - fields.left(), fields.left());
+        if fields.bytes(captured).is_none() {
+            return Err(format!("{captured} bytes were captured, and it has room for {left}"));
+        }
+        fields.skip(captured.next_multiple_of(4) - captured);
+        let fcs = (kind == ENHANCED_PACKET).then(|| packet_fcs(fields)).flatten();
+        let fcs = fcs.unwrap_or(interface.fcs);
+        Ok(Packet { interface, bytes: start..start + captured, original_len, fcs })
+    }
+}
+
+/// Bytes of FCS behind a frame, by the flags among its block's options.
+fn packet_fcs(options: Fields<'_>) -> Option<u32> {
+    const FLAGS: u16 = 2;
+    match option(options, FLAGS)?.u32()? >> 5 & 0xf {
+        0 => None,
+        fcs => Some(fcs),
+    }
+}
+
+/// The value of the first option of this code.
+fn option(mut options: Fields<'_>, wanted: u16) -> Option<Fields<'_>> {
+    loop {
+        let (code, len) = (options.u16()?, options.u16()?);
+        let value = options.part(len.into())?;
+        options.skip(usize::from(len).next_multiple_of(4) - usize::from(len));
+        if code == wanted {
+            return Some(value);
+        }
+        if code == 0 {
+            return None;
+        }
     }
 }
 
 impl Frames for PcapNg {
     fn next(&mut self) -> Result<Option<Captured<'_>>> {
-        let Some(packet) = self.packet()? else { return Ok(None) };
-        packet.interface.link.expect_ethernet(&self.input)?;
-        let bytes = self.body.get(packet.bytes).unwrap_or_default();
-        Ok(Some(Captured { bytes, original_len: packet.original_len }))
+        let Some(Packet { interface, bytes, original_len, fcs }) = self.packet()? else {
+            return Ok(None);
+        };
+        let bytes = self.body.get(bytes).unwrap_or_default();
+        Ok(Some(Captured::new(interface.link, bytes, original_len, fcs)))
     }
 
     fn is_drained(&self) -> bool {

@@ -6,7 +6,7 @@ use nic_common::{frame::Frame, headers::Flags};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Answer, Captured, names};
+use super::{Answer, Captured, captured::ETHERNET_LEN, names};
 use crate::report::json::Version;
 
 /// What nicctl sees in one frame: a line of `nicctl decode --json`.
@@ -16,14 +16,14 @@ pub struct Decoded {
     pub version: Version<1>,
     /// Number of the frame in its source, from 0.
     pub index: u64,
-    /// Bytes of the frame that were captured; everything else here is about these.
+    /// Bytes of the frame that were captured, without FCS, from the link's header on.
     pub len: u32,
-    /// Bytes of the frame on the wire.
+    /// Bytes of the frame on the wire, without FCS; what follows is about these.
     pub original_len: u32,
-    /// Length of all headers in bytes.
+    /// Length of all headers in bytes, the link's included.
     pub header_len: u32,
     /// Innermost ethertype: "ipv4", "ipv6", "arp", ..., or a number like "0x88cc"; null if the
-    /// Ethernet header is cut off.
+    /// link's header is cut off.
     pub l3: Option<Cow<'static, str>>,
     /// Innermost IP protocol: "tcp", "udp", "icmp", "icmpv6", ..., or a number like "89"; null
     /// without an IP header.
@@ -47,16 +47,14 @@ pub struct Decoded {
     pub later_fragment: bool,
     /// An IP packet of more than 65,535 bytes.
     pub jumbo: bool,
-    /// A header is cut off or contradicts itself.
+    /// A header contradicts itself or the frame's length on the wire.
     pub malformed: bool,
-    /// The headers go on where they could not be read; `header_len` is a lower bound.
+    /// The headers go on where they could not be read, as behind what was captured; `header_len` is
+    /// a lower bound.
     pub unparsed: bool,
     /// Less was captured than was on the wire.
     pub truncated: bool,
 }
-
-/// Bytes of an Ethernet header.
-const ETHERNET_LEN: u32 = 14;
 
 impl Decoded {
     /// The row of frame number `index`.
@@ -64,16 +62,20 @@ impl Decoded {
         let Answer { headers, verdict } = answer;
         let flag = |flag| headers.flags.any(flag);
         let len = Frame::len(frame.bytes);
+        // The walk was over an Ethernet header.
+        let shifted = |offset: u32| {
+            (offset + frame.link_len()).saturating_sub(ETHERNET_LEN).min(frame.original_len)
+        };
         Self {
             version: Version,
             index,
             len,
             original_len: frame.original_len,
-            header_len: headers.header_len,
-            l3: (len >= ETHERNET_LEN).then(|| names::l3(headers.l3)),
+            header_len: shifted(headers.header_len),
+            l3: (len >= frame.link_len()).then(|| names::l3(headers.l3)),
             l4: headers.l4.number().map(names::l4),
-            l3_offset: headers.l3_offset,
-            l4_offset: headers.l4_offset,
+            l3_offset: shifted(headers.l3_offset),
+            l4_offset: shifted(headers.l4_offset),
             vlan_depth: headers.vlan_depth,
             verdict: verdict.name(),
             vlan: flag(Flags::VLAN),
@@ -83,7 +85,7 @@ impl Decoded {
             jumbo: flag(Flags::JUMBO),
             malformed: flag(Flags::MALFORMED),
             unparsed: flag(Flags::UNPARSED),
-            truncated: len < frame.original_len,
+            truncated: frame.is_cut(),
         }
     }
 

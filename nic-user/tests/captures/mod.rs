@@ -23,7 +23,7 @@ impl Order {
     }
 }
 
-/// A pcap capture of whole frames.
+/// A pcap capture of whole frames. Above the link type there may be the length of the FCS.
 pub fn pcap(link: u32, frames: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Vec<u8> {
     let mut capture = Vec::new();
     for field in [0xa1b2_c3d4, 2 | 4 << 16, 0, 0, 262_144, link] {
@@ -31,13 +31,15 @@ pub fn pcap(link: u32, frames: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Ve
     }
     for frame in frames {
         let frame = frame.as_ref();
-        let len = u32::try_from(frame.len()).unwrap();
-        for field in [0, 0, len, len] {
-            capture.extend(field.to_le_bytes());
-        }
-        capture.extend(frame);
+        capture.extend(pcap_packet(frame, u32::try_from(frame.len()).unwrap()));
     }
     capture
+}
+
+/// A packet of a pcap capture.
+pub fn pcap_packet(captured: &[u8], original_len: u32) -> Vec<u8> {
+    let fields = [0, 0, u32::try_from(captured.len()).unwrap(), original_len];
+    [&fields.map(u32::to_le_bytes).concat(), captured].concat()
 }
 
 /// A pcapng block, padded.
@@ -55,6 +57,13 @@ pub fn ng_section(order: Order) -> Vec<u8> {
 pub fn ng_interface(order: Order, link: u32) -> Vec<u8> {
     let link = order.u16(u16::try_from(link).unwrap());
     ng_block(order, 1, &[&link[..], &[0; 6]].concat())
+}
+
+/// An interface whose frames end with an FCS (`if_fcslen`).
+pub fn ng_interface_with_fcs(order: Order, link: u32, fcs: u8) -> Vec<u8> {
+    let link = order.u16(u16::try_from(link).unwrap());
+    let option = [&order.u16(13)[..], &order.u16(1), &[fcs, 0, 0, 0]].concat();
+    ng_block(order, 1, &[&link[..], &[0; 6], &option, &[0; 4]].concat())
 }
 
 /// An enhanced packet block.

@@ -68,11 +68,11 @@ pub fn bpf_walks_like_the_native_code(_: &Guest) -> Outcome {
     let start = Instant::now();
     let (mut compared, mut unparsed) = (0, 0);
     for frame in Frames::new(SEED).take(BPF_FRAMES) {
-        let theirs = bpf.headers(&frame, policy).unwrap();
+        let theirs = bpf.headers(&frame, policy).unwrap().unwrap();
         if theirs.headers.is_unparsed() {
             unparsed += 1;
         } else {
-            let ours = Native.headers(&frame, policy).unwrap();
+            let ours = Native.headers(&frame, policy).unwrap().unwrap();
             assert_eq!(theirs, ours, "by BPF and by the native code, of {}", hex(&frame));
         }
         compared += 1;
