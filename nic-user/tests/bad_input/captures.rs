@@ -51,7 +51,8 @@ fn decode_file(path: &Path) -> Output {
 fn lengths_that_no_frame_has_are_told_and_not_believed() {
     let packet = |len: u32| [&[0; 8], &len.to_le_bytes()[..], &len.to_le_bytes()].concat();
     for len in [u32::MAX, 1 << 31, (16 << 20) + 1] {
-        let message = format!("byte 24: a packet of {len} bytes; no frame is that long");
+        let message =
+            format!("byte 24: packet 0: {len} bytes were captured, and no frame is longer");
         assert_refused(&decode_bytes(&[PCAP, &packet(len)]), 1, &message);
     }
     let block = |kind: u32, len: u32| [kind.to_le_bytes(), len.to_le_bytes()].concat();
