@@ -37,18 +37,22 @@ Examples:
   nicctl detach --gone")]
 pub(super) struct Args {
     /// Interfaces to detach from
-    #[arg(value_name = "IFACE", required_unless_present_any = ["all", "gone"],
-        conflicts_with_all = ["all", "gone"], value_parser = name::interface())]
+    #[arg(value_name = "IFACE", required_unless_present_any = ["all", "everywhere", "gone"],
+        conflicts_with_all = ["all", "everywhere", "gone"], value_parser = name::interface())]
     interfaces: Vec<String>,
 
-    /// Detach from every interface, in every network namespace
+    /// Detach from every interface of this network namespace, or of the one that --netns names
     #[arg(long)]
     all: bool,
+
+    /// Detach from every interface of the machine, in every network namespace
+    #[arg(long, conflicts_with_all = ["all", "netns"])]
+    everywhere: bool,
 
     /// Clear away what is left of interfaces that no longer exist, in every network namespace;
     /// those of a namespace without a name and a process, and without a program of nicctl, count
     /// as such
-    #[arg(long, conflicts_with = "all")]
+    #[arg(long, conflicts_with_all = ["all", "everywhere", "netns"])]
     gone: bool,
 
     /// Leave settings as they are; `nicctl restore` still gives them back
@@ -101,8 +105,12 @@ type Target = (String, Slot);
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     target::enter(args.netns.as_deref())?;
     let journals = Journals::system();
-    let targets = if args.all {
+    let targets = if args.everywhere {
         all(&journals)?
+    } else if args.all {
+        let here = namespace::current_cookie()?;
+        let targets = all(&journals)?.into_iter();
+        targets.filter(|(_, slot)| slot.netns == here).collect()
     } else if args.gone {
         gone(&journals)?
     } else {
@@ -236,7 +244,7 @@ fn report(args: &Args, outcomes: Vec<Outcome>, out: &mut dyn Write) -> io::Resul
         let document = Document { version: Version, dry_run: args.dry_run, interfaces };
         return json::write_pretty(out, &document);
     }
-    if outcomes.is_empty() && (args.all || args.gone) {
+    if outcomes.is_empty() && args.interfaces.is_empty() {
         writeln!(out, "nothing is attached")?;
     }
     for Outcome { name, detached, .. } in outcomes {
