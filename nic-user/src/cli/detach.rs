@@ -179,7 +179,17 @@ fn attached(wanted: impl Fn(Option<&Attachment>) -> bool) -> Result<Vec<Target>>
         let name = attachment.as_ref().map_or_else(unknown, Attachment::recorded_name);
         wanted(attachment.as_ref()).then_some((name, slot))
     });
-    Ok(slots.collect())
+    let mut targets: Vec<Target> = slots.collect();
+    for staged in offload::half_made()? {
+        let slot = Slot::new(staged.netns, staged.ifindex);
+        let attachment = Attachment::of(staged).ok().flatten();
+        if wanted(attachment.as_ref()) {
+            let unknown = || format!("interface {}", slot.ifindex);
+            let name = attachment.as_ref().map_or_else(unknown, Attachment::recorded_name);
+            add(&mut targets, &name, slot);
+        }
+    }
+    Ok(targets)
 }
 
 /// The journals that can be read; `nicctl doctor` tells of others.
@@ -189,7 +199,7 @@ fn journaled(journals: &Journals) -> Result<impl Iterator<Item = Journal>> {
 
 /// Why not every journal could be read, where all of them are meant.
 fn unread(args: &Args, journals: &Journals) -> Result<Option<Error>> {
-    if !args.all || args.keep_settings {
+    if !(args.all || args.everywhere) || args.keep_settings {
         return Ok(None);
     }
     Ok(journals.all()?.into_iter().find_map(|(_, journal)| journal.err()))

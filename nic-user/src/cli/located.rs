@@ -6,7 +6,7 @@ use crate::{
     error::{Error, Result},
     netlink::link::Links,
     nic::namespace::{self, NetNs},
-    offload::{Attachment, Slot},
+    offload::{self, Attachment, Slot},
 };
 
 /// An attachment, and where it is.
@@ -42,7 +42,8 @@ impl From<Unreadable> for Error {
 pub(super) fn all(netns: Option<&str>) -> Result<(Vec<Located>, Vec<Unreadable>)> {
     let here = namespace::current_cookie()?;
     let (mut located, mut unreadable) = (Vec::new(), Vec::new());
-    for slot in Slot::all()?.into_iter().filter(|slot| netns.is_none() || slot.netns == here) {
+    let slots = Slot::all()?.into_iter().chain(at_work()?);
+    for slot in slots.filter(|slot| netns.is_none() || slot.netns == here) {
         let ifindex = slot.ifindex;
         let (name, other) = locate(&slot, here)?;
         let netns = other.or_else(|| netns.map(str::to_owned));
@@ -59,6 +60,15 @@ pub(super) fn all(netns: Option<&str>) -> Result<(Vec<Located>, Vec<Unreadable>)
         }
     }
     Ok((located, unreadable))
+}
+
+/// Slots that are half made or half removed while programs of theirs run.
+fn at_work() -> Result<impl Iterator<Item = Slot>> {
+    let runs = move |slot: &Slot| {
+        let attachment = Attachment::of(slot.clone()).ok().flatten();
+        attachment.is_some_and(|attachment| !attachment.is_stale())
+    };
+    Ok(offload::half_made()?.into_iter().filter(runs))
 }
 
 /// The attachments of these interfaces in the present namespace, which `--netns` called `netns`.

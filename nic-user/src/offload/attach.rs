@@ -155,9 +155,9 @@ fn planned_mode(
 /// Whatever fails, the interface is as it was before, except that an upgrade that fails half-way
 /// may have replaced some of the programs.
 pub fn attach(_lock: &Lock, nic: &Nic, options: &Options<'_>) -> Result<Attached> {
-    detach::clear_staged()?;
     let slot = Slot::new(namespace::current_cookie()?, nic.ifindex());
-    let mut notes = Vec::new();
+    let left = detach::clear_staged(&slot).map_err(|error| in_attach(nic, error))?;
+    let mut notes: Vec<String> = left.iter().map(Error::in_one_line).collect();
     match earlier(nic, slot.clone())? {
         Some(attachment) if !attachment.is_stale() => {
             return upgrade::upgrade(nic, options, &attachment)

@@ -120,6 +120,17 @@ impl Slot {
         self.staging().path.exists()
     }
 
+    /// Whether this is where a slot is made or removed.
+    pub fn is_stage(&self) -> bool {
+        let name = self.path.file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| name.starts_with(STAGING))
+    }
+
+    /// Whether this is where `slot` is made or removed.
+    pub fn is_stage_of(&self, slot: &Self) -> bool {
+        *self == slot.staging()
+    }
+
     fn staging(&self) -> Self {
         let name = format!("{STAGING}{}-{}", self.netns, self.ifindex);
         Self { path: self.path.with_file_name(name), ..self.clone() }

@@ -129,11 +129,6 @@ fn a_folder_that_others_may_write_or_own_is_refused_before_anything_is_removed()
             "rmdir /sys/fs/bpf/nicctl; ln -s /mnt/precious /sys/fs/bpf/nicctl",
             "nicctl: it is a symbolic link, or no folder",
         ),
-        (
-            "rm /sys/fs/bpf/nicctl; mkdir -m 0700 /sys/fs/bpf/nicctl; \
-          ln -s /mnt/precious /sys/fs/bpf/nicctl/new-1-1",
-            "new-1-1: it is a symbolic link, or no folder",
-        ),
     ] {
         sandbox.shell(spoil);
         let before = sandbox.state();
@@ -145,6 +140,36 @@ fn a_folder_that_others_may_write_or_own_is_refused_before_anything_is_removed()
         }
         assert_eq!(sandbox.state(), before);
         sandbox.shell("test -e /mnt/precious/file");
+    }
+}
+
+#[test]
+fn what_is_no_stage_is_told_and_keeps_no_interface_from_its_own() {
+    needs_root!();
+    let sandbox = Sandbox::new();
+    sandbox.shell("mkdir /mnt/precious && touch /mnt/precious/file");
+    sandbox.shell("mkdir -m 0700 /sys/fs/bpf/nicctl");
+    sandbox.shell("ln -s /mnt/precious /sys/fs/bpf/nicctl/new-1-1");
+    let said = assert_done(&sandbox.nicctl(&["attach", "nic-a"]));
+    assert!(said.contains("new-1-1: it is a symbolic link, or no folder"), "{said}");
+    assert_eq!(assert_done(&sandbox.nicctl(&["detach", "nic-a"])), "nic-a: detached\n");
+    sandbox.shell("test -e /mnt/precious/file");
+}
+
+#[test]
+fn an_interrupted_attachment_whose_programs_run_is_seen_and_cleared_away() {
+    needs_root!();
+    let sandbox = Sandbox::new();
+    for detach in [&["detach", "--all"][..], &["detach", "nic-a"], &["detach", "--everywhere"]] {
+        let before = sandbox.state();
+        sandbox.attach();
+        let slot = sandbox.slot();
+        let name = slot.file_name().unwrap().to_str().unwrap();
+        std::fs::rename(&slot, slot.with_file_name(format!("new-{name}"))).unwrap();
+        assert!(assert_done(&sandbox.nicctl(&["list"])).contains("half-made"));
+        assert!(assert_done(&sandbox.nicctl(&["stats"])).contains("half-made"));
+        assert_eq!(assert_done(&sandbox.nicctl(detach)), "nic-a: detached\n");
+        assert_eq!(sandbox.state(), before);
     }
 }
 
