@@ -20,7 +20,7 @@ use crate::{
     error::{Error, Result},
     netlink::link::XdpMode,
     nic::Nic,
-    offload::{self, Attached, Lock, ModeWanted, Options, Switches},
+    offload::{self, Attached, ModeWanted, Options, Switches},
     report::{
         json::{self, Version},
         style::Style,
@@ -177,7 +177,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         let outcomes = plan()?.into_iter().map(Outcome::from).collect();
         return Ok(report(args, resolved, outcomes, None, out)?);
     }
-    let lock = Lock::take(target::say_waiting)?;
+    let lock = transaction::lock(&journals, target::say_waiting)?;
     let (mut done, result) = transaction::attach(&lock, plan()?, &options, &journals);
     let failure = match result {
         Err(failure) if !args.json => {

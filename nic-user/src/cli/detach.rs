@@ -15,7 +15,7 @@ use crate::{
     },
     error::{Error, Kind, Result},
     nic::namespace,
-    offload::{self, Attachment, Lock, Slot},
+    offload::{self, Attachment, Slot},
     report::{
         json::{self, Version},
         style::Style,
@@ -221,7 +221,7 @@ fn detach(
     let nothing_here = offload::existing_root()?.is_none() && journals.all()?.is_empty();
     let lock = match args.dry_run || nothing_here {
         true => None,
-        false => Some(Lock::take(target::say_waiting)?),
+        false => Some(transaction::lock(journals, target::say_waiting)?),
     };
     let wanted = match (args.keep_settings, args.gone) {
         (true, _) => Wanted::Keep,

@@ -8,7 +8,6 @@ use crate::{
     control::{self, Journals, model::RestoreDocument, text},
     error::{Error, Kind},
     nic::namespace,
-    offload::Lock,
     report::{json, style::Style, terminal::say},
     transaction,
 };
@@ -51,7 +50,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let restored = if args.dry_run {
         control::restore::preview(&mut device, &journals)?
     } else {
-        let _lock = Lock::take(target::say_waiting)?;
+        let _lock = transaction::lock(&journals, target::say_waiting)?;
         control::restore(&mut device, &journals)?
     };
     report(&restored, args.json, out)?;

@@ -17,9 +17,8 @@ use crate::{
     },
     error::Result,
     nic::{InterfaceName, Nic},
-    offload::Lock,
     report::{json, style::Style},
-    transaction::Present,
+    transaction::{self, Present},
 };
 
 /// The interface whose settings are meant: itself, not what is below it.
@@ -100,7 +99,7 @@ pub(super) fn carry_out(
         let plan = plan(device, desired, &journals)?;
         return Ok(write_plan(&plan, options.json, out)?);
     }
-    let _lock = Lock::take(target::say_waiting)?;
+    let _lock = transaction::lock(&journals, target::say_waiting)?;
     let plan = plan(device, desired, &journals)?;
     let mut report = control::apply(device, &plan, &journals)?;
     write_report(&report, options.json, out)?;

@@ -31,6 +31,9 @@ pub const SYSTEM_DIR: &str = "/var/lib/nicctl";
 /// Format of the file.
 const VERSION: u32 = 1;
 
+/// What a journal is called while it is being written.
+const UNFINISHED: &str = "new";
+
 /// Thousands of settings fit; what is larger is not a journal.
 const MAX_BYTES: u64 = 16 << 20;
 
@@ -211,11 +214,26 @@ impl Journals {
     }
 
     fn paths(&self) -> Result<Vec<PathBuf>> {
+        self.files("json")
+    }
+
+    fn files(&self, extension: &str) -> Result<Vec<PathBuf>> {
         let names = sysfs::names(&self.dir);
         let names =
             names.map_err(|error| Error::io(format!("read {}", self.dir.display()), &error))?;
         let paths = names.into_iter().map(|name| self.dir.join(name));
-        Ok(paths.filter(|path| path.extension().is_some_and(|e| e == "json")).collect())
+        Ok(paths.filter(|path| path.extension().is_some_and(|e| e == extension)).collect())
+    }
+
+    /// Removes what processes that were killed had not finished writing, of every interface. Only
+    /// under the lock.
+    ///
+    /// # Errors
+    ///
+    /// The folder cannot be read or written, or is not to be believed.
+    pub fn clear_unfinished(&self) -> Result<()> {
+        trusted::folder(&self.dir)?;
+        self.files(UNFINISHED)?.iter().try_for_each(|path| self.remove_file(path))
     }
 
     /// The journal of one that looks like this interface, and is not at its place.
@@ -245,7 +263,7 @@ impl Journals {
     }
 
     fn replace(&self, path: &Path, journal: &Journal, durability: Durability) -> io::Result<()> {
-        let new = path.with_extension("new");
+        let new = path.with_extension(UNFINISHED);
         let mut file = trusted::create(&new)?;
         file.write_all(&serde_json::to_vec_pretty(journal)?)?;
         if durability == Durability::Synced {
@@ -465,11 +483,24 @@ mod tests {
     }
 
     #[test]
+    fn what_was_not_finished_is_cleared_away_and_nothing_else() {
+        let (_folder, journals) = journals();
+        journals.clear_unfinished().unwrap();
+        let journal = Journal::begin(&plan(&[("ring.rx", 256)]), None);
+        journals.save(&journal, Durability::Lazy).unwrap();
+        let left = ["7-3", "7-9"].map(|name| journals.dir.join(name).with_extension(UNFINISHED));
+        left.iter().for_each(|path| fs::write(path, "{").unwrap());
+        journals.clear_unfinished().unwrap();
+        assert!(!left.iter().any(|path| path.exists()));
+        assert_eq!(journals.find(&identity()).unwrap(), Found::Same(Box::new(journal)));
+    }
+
+    #[test]
     fn half_a_journal_beside_the_old_one_does_not_matter() {
         let (_folder, journals) = journals();
         let journal = Journal::begin(&plan(&[("ring.rx", 256)]), None);
         journals.save(&journal, Durability::Synced).unwrap();
-        fs::write(journals.path(&identity()).with_extension("new"), "{\"versi").unwrap();
+        fs::write(journals.path(&identity()).with_extension(UNFINISHED), "{\"versi").unwrap();
         assert_eq!(journals.find(&identity()).unwrap(), Found::Same(Box::new(journal)));
     }
 

@@ -93,8 +93,10 @@ impl Slot {
 
     /// Its directory: for a lock that tells who uses what is pinned there.
     pub fn open_directory(&self) -> Result<File> {
-        File::open(&self.path)
-            .map_err(|error| bpffs::error(format!("open {}", self.path.display()), &error))
+        trusted::open_folder(&self.path)?.ok_or_else(|| {
+            let gone = io::Error::from_raw_os_error(libc::ENOENT);
+            bpffs::error(format!("open {}", self.path.display()), &gone)
+        })
     }
 
     /// Whether `directory` is still this slot's, not one that was removed or replaced.
@@ -152,8 +154,9 @@ impl Slot {
 
     /// Removes every pin that is left, and the directory.
     pub fn remove_directory(&self) -> Result<()> {
-        trusted::folder(&self.path)?;
-        remove_directory(&self.path)
+        let Some(folder) = trusted::open_folder(&self.path)? else { return Ok(()) };
+        trusted::remove_files(&folder)
+            .and_then(|()| fs::remove_dir(&self.path))
             .map_err(|error| bpffs::error(format!("remove {}", self.path.display()), &error))
     }
 
@@ -207,15 +210,4 @@ fn make_directory(path: &Path) -> Result<()> {
         }
         _ => Ok(()),
     }
-}
-
-fn remove_directory(path: &Path) -> io::Result<()> {
-    let entries = match fs::read_dir(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        entries => entries?,
-    };
-    for entry in entries {
-        fs::remove_file(entry?.path())?;
-    }
-    fs::remove_dir(path)
 }

@@ -5,6 +5,7 @@
 
 mod attach;
 mod detach;
+mod lock;
 mod present;
 
 pub use attach::{Done, Planned, attach, plan};
@@ -12,4 +13,5 @@ pub use detach::{
     Detached, Presence, SettingsLeft, Wanted, detach, former, is_gone, is_gone_or_unseen, presence,
     preview, slot_of,
 };
+pub use lock::lock;
 pub use present::Present;

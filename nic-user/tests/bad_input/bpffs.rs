@@ -204,3 +204,19 @@ fn journals_are_for_nobody_else_whatever_the_umask_and_those_of_others_are_refus
     assert_done(&sandbox.nicctl(&["restore", "nic-a"]));
     assert_eq!(mtu(&sandbox), 1500);
 }
+
+#[test]
+fn what_was_not_finished_writing_is_cleared_away_by_whoever_holds_the_lock() {
+    needs_root!();
+    let sandbox = Sandbox::new();
+    for args in [
+        &["attach", "nic-a"][..],
+        &["detach", "nic-a"],
+        &["set", "nic-a", "link.mtu=1400"],
+        &["restore", "nic-a"],
+    ] {
+        sandbox.shell("umask 077; echo { >/var/lib/nicctl/9-9.new");
+        assert_done(&sandbox.nicctl(args));
+        sandbox.shell("test ! -e /var/lib/nicctl/9-9.new");
+    }
+}

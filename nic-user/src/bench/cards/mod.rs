@@ -2,6 +2,7 @@
 
 mod loan;
 mod refuse;
+mod sysctls;
 
 use std::{
     io::{self, ErrorKind},
