@@ -163,6 +163,11 @@ fn check(path: &Path, file: &File) -> Result<Metadata> {
     let user = nix::unistd::geteuid().as_raw();
     match defect(metadata.uid(), metadata.mode(), user) {
         None => Ok(metadata),
+        // Whose it is cannot be told in there.
+        Some(_) if is_in_user_namespace() => {
+            let message = format!("{} is not of this user namespace", path.display());
+            Err(Error::not_permitted(message).with_fix(OUTSIDE))
+        }
         Some(defect) => {
             let (name, mode) = (path.display(), if metadata.is_dir() { FOLDER } else { FILE });
             Err(Error::failed(format!("{name} is not trusted: {defect}")).with_fix(format!(
@@ -170,6 +175,19 @@ fn check(path: &Path, file: &File) -> Result<Metadata> {
             )))
         }
     }
+}
+
+/// The way out of a user namespace.
+pub const OUTSIDE: &str = "run it outside of the user namespace, which rootless containers are";
+
+/// Whether this process is in another user namespace than the initial one, as far as /proc says.
+pub fn is_in_user_namespace() -> bool {
+    fs::read_to_string("/proc/thread-self/uid_map").is_ok_and(|map| !is_whole(&map))
+}
+
+/// Whether a `/proc/PID/uid_map` maps every user to itself, as only the initial namespace's does.
+fn is_whole(uid_map: &str) -> bool {
+    uid_map.split_whitespace().eq(["0", "0", "4294967295"])
 }
 
 /// Whether only root, or the user that nicctl runs as, can have written what has these.
@@ -202,6 +220,12 @@ mod tests {
         let sticky = defect(0, 0o41777, 0).unwrap();
         assert_eq!(sticky, "others may write it (mode 1777)");
         assert!(defect(0, 0o40720, 0).is_some());
+    }
+
+    #[test]
+    fn a_user_namespace_is_told_by_its_map() {
+        assert!(is_whole("         0          0 4294967295\n"));
+        assert!(!is_whole("         0       1000          1\n"));
     }
 
     #[test]

@@ -218,8 +218,7 @@ fn detach(
     args: &Args,
     journals: &Journals,
 ) -> Result<(Vec<Outcome>, Option<Error>)> {
-    let nothing_here = offload::existing_root()?.is_none() && journals.all()?.is_empty();
-    let lock = match args.dry_run || nothing_here {
+    let lock = match args.dry_run {
         true => None,
         false => Some(transaction::lock(journals, target::say_waiting)?),
     };

@@ -7,7 +7,7 @@ use super::{
     give_back::{self, GivenBack, give_back},
     journal::{Durability, Found, Journal, Journals, Phase},
 };
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 
 /// What came of restoring an interface.
 #[derive(Debug)]
@@ -40,9 +40,15 @@ impl Restored {
             return Some(Error::not_found(format!("restore {name}: {vanished}")));
         }
         let left = given.left.len();
+        let kind = if given.not_permitted { Kind::NotPermitted } else { Kind::Failed };
         (left > 0).then(|| {
-            Error::failed(format!("restore {name}: {left} settings are not as they were"))
-                .with_fix("remove what the kernel names, and restore again: the journal is kept")
+            let error =
+                Error::new(kind, format!("restore {name}: {left} settings are not as they were"));
+            if given.not_permitted {
+                return error
+                    .with_fix("run it as root, or with CAP_NET_ADMIN: the journal is kept");
+            }
+            error.with_fix("remove what the kernel names, and restore again: the journal is kept")
         })
     }
 }

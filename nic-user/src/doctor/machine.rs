@@ -225,7 +225,7 @@ fn bpffs(machine: &Machine) -> Vec<Found> {
         Some(Ok(true)) => vec![Found::ok("mounted")],
         Some(Ok(false)) => vec![
             Found::note("not mounted: attach mounts it")
-                .fix("mount -t bpf bpf /sys/fs/bpf, to have it where you want it"),
+                .fix("mount -t bpf -o mode=0700 bpf /sys/fs/bpf, to have it where you want it"),
         ],
         Some(Err(refusal)) => vec![refusal.found(Status::Warning).blocks("what is attached")],
         None => Vec::new(),

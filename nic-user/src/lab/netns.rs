@@ -68,10 +68,7 @@ pub(super) struct DirectoryLock {
 impl DirectoryLock {
     /// Prepares and locks the directory of names.
     pub(super) fn acquire() -> Result<Self> {
-        let fail = |error: io::Error| {
-            Error::io(format!("prepare {NAMED_DIR}"), &error)
-                .with_fix_if_not_permitted("run it as root")
-        };
+        let fail = |error: io::Error| Error::io(format!("prepare {NAMED_DIR}"), &error);
         prepare_directory().map_err(fail)?;
         trusted::folder(Path::new(NAMED_DIR))?;
         let directory = File::open(NAMED_DIR).map_err(fail)?;

@@ -18,6 +18,9 @@ use crate::netlink::link::Links;
 /// Where `ip netns` keeps its names.
 pub const NAMED_DIR: &str = "/run/netns";
 
+/// That of the calling thread.
+const CURRENT: &str = "/proc/thread-self/ns/net";
+
 /// A network namespace, kept alive while this exists.
 #[derive(Debug)]
 pub struct NetNs {
@@ -28,7 +31,7 @@ pub struct NetNs {
 impl NetNs {
     /// The namespace of the calling thread.
     pub fn current() -> Result<Self> {
-        Self::open(Path::new("/proc/thread-self/ns/net"), "this network namespace".to_owned())
+        Self::open(Path::new(CURRENT), "this network namespace".to_owned())
     }
 
     /// The namespace of the first process, where the kernel puts network cards whose namespace
@@ -81,11 +84,24 @@ impl NetNs {
     }
 
     /// Moves the calling thread into the namespace. Sockets opened before stay where they are.
+    ///
+    /// Who is in it already needs no privilege for that.
     pub fn enter(&self) -> Result<()> {
+        if self.is_current()? {
+            return Ok(());
+        }
         setns(&self.file, CloneFlags::CLONE_NEWNET).map_err(|error| {
             Error::io(format!("enter {}", self.label), &error.into())
                 .with_fix_if_not_permitted("it takes root, or CAP_SYS_ADMIN")
         })
+    }
+
+    fn is_current(&self) -> Result<bool> {
+        let inode = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+        let here = fs::metadata(CURRENT).map(inode);
+        let here = here.map_err(|error| Error::io(format!("look at {CURRENT}"), &error))?;
+        let this = self.file.metadata().map(inode);
+        Ok(here == this.map_err(|error| Error::io(format!("look at {}", self.label), &error))?)
     }
 
     /// Runs `work` in the namespace, on a thread of its own, and waits for it.

@@ -10,7 +10,7 @@ use nic_common::{policy::CopyPolicy, record::AttachRecord};
 use self::attaching::Attaching;
 use super::{
     attachment::Attachment,
-    detach, foreign,
+    bpffs, detach, foreign,
     lock::Lock,
     object::Build,
     slot::{self, Slot},
@@ -94,7 +94,7 @@ pub struct Attached {
 /// What attaching would come to, as far as it can be told without trying.
 pub fn plan(nic: &Nic, options: &Options<'_>) -> Result<Attached> {
     let slot = Slot::new(namespace::current_cookie()?, nic.ifindex());
-    let half_made = slot.is_half_made();
+    let half_made = slot.is_half_made()?;
     let current = earlier(nic, slot)?.filter(|attachment| !attachment.is_stale());
     // What a killed attach left is cleared away before the next.
     if current.is_none() && !half_made {
@@ -188,6 +188,10 @@ pub fn attach(_lock: &Lock, nic: &Nic, options: &Options<'_>) -> Result<Attached
 
 /// What an earlier attach left on `nic`.
 fn earlier(nic: &Nic, slot: Slot) -> Result<Option<Attachment>> {
+    // Attaching mounts it.
+    if bpffs::existing_root()?.is_none() {
+        return Ok(None);
+    }
     Attachment::of(slot).map_err(|error| in_attach(nic, error))
 }
 

@@ -30,6 +30,7 @@ const MOUNT_POINT: &str = "/sys/fs/bpf";
 pub fn root() -> Result<PathBuf> {
     let root = path();
     if !is_bpffs(&root)? {
+        refuse_if_hidden()?;
         mount_bpffs().map_err(|error| {
             Error::io(format!("mount bpffs on {MOUNT_POINT}"), &error)
                 .with_fix(format!("as root: mount -t bpf -o mode=0700 bpf {MOUNT_POINT}"))
@@ -50,22 +51,42 @@ pub fn existing_root() -> Result<Option<PathBuf>> {
         trusted::folder(&root)?;
         return Ok(Some(root));
     }
-    let first = fs::read_link("/proc/1/ns/mnt");
-    let hidden = first.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
-    if hidden && !nix::unistd::geteuid().is_root() {
-        return Err(Error::not_permitted(format!(
+    refuse_if_hidden()?;
+    Ok(None)
+}
+
+/// The bpffs in which what is attached can be seen; never mounts.
+///
+/// # Errors
+///
+/// [`NotPermitted`](crate::error::Kind::NotPermitted): there is none, or this process may not look.
+pub fn seen_root() -> Result<PathBuf> {
+    existing_root()?.ok_or_else(|| {
+        Error::not_permitted(format!(
+            "what is attached cannot be seen: no bpffs is mounted on {MOUNT_POINT}"
+        ))
+        .with_fix(format!("as root: mount -t bpf -o mode=0700 bpf {MOUNT_POINT}"))
+    })
+}
+
+/// Where this process has no bpffs, the machine's may be hidden from it, as by `ip netns exec`.
+fn refuse_if_hidden() -> Result<()> {
+    match place() {
+        Place::Here | Place::Of(_) => Ok(()),
+        Place::Untold => Err(Error::not_permitted(format!(
             "look for bpffs: {MOUNT_POINT} has none, and the first process's may not be looked at"
         ))
-        .with_fix("run it as root"));
+        .with_fix(
+            "run it as root with CAP_SYS_PTRACE, as inside `ip netns exec`, or outside of it",
+        )),
     }
-    Ok(None)
 }
 
 /// Where it is, or would be.
 pub fn path() -> PathBuf {
-    match elsewhere() {
-        Some(pid) => PathBuf::from(format!("/proc/{pid}/root{MOUNT_POINT}")),
-        None => PathBuf::from(MOUNT_POINT),
+    match place() {
+        Place::Of(pid) => PathBuf::from(format!("/proc/{pid}/root{MOUNT_POINT}")),
+        Place::Here | Place::Untold => PathBuf::from(MOUNT_POINT),
     }
 }
 
@@ -86,20 +107,34 @@ pub fn error(action: impl fmt::Display, error: &io::Error) -> Error {
     }
 }
 
-/// The process in whose mount namespace bpffs lies, if that is not ours: the first one, or where
-/// that may not be looked at, as in a sandbox, the eldest of those that led to this one.
-///
-/// It stays where it is, so it is looked for once.
-fn elsewhere() -> Option<u32> {
-    static ELSEWHERE: OnceLock<Option<u32>> = OnceLock::new();
-    *ELSEWHERE.get_or_init(find_elsewhere)
+/// In whose mount namespace bpffs lies.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    /// In that of this process.
+    Here,
+    /// In that of the first process, or where that may not be looked at, as in a sandbox, of the
+    /// eldest of those that led to this one.
+    Of(u32),
+    /// None of them may be looked at.
+    Untold,
 }
 
-fn find_elsewhere() -> Option<u32> {
-    let ours = mount_namespace(process::id())?;
-    let first = mount_namespace(1).map(|theirs| (1, theirs));
-    let (pid, theirs) = first.or_else(eldest_ancestor)?;
-    (theirs != ours).then_some(pid)
+/// It stays where it is, so it is looked for once.
+fn place() -> Place {
+    static PLACE: OnceLock<Place> = OnceLock::new();
+    *PLACE.get_or_init(find_place)
+}
+
+fn find_place() -> Place {
+    let ours = mount_namespace(process::id());
+    let of =
+        |(pid, theirs)| if Some(&theirs) == ours.as_ref() { Place::Here } else { Place::Of(pid) };
+    match (mount_namespace(1), eldest_ancestor()) {
+        (Some(first), _) => of((1, first)),
+        // One that is in ours says nothing of the first.
+        (None, Some(eldest)) if Some(&eldest.1) != ours.as_ref() => of(eldest),
+        (None, _) => Place::Untold,
+    }
 }
 
 fn eldest_ancestor() -> Option<(u32, PathBuf)> {
@@ -121,7 +156,8 @@ fn is_bpffs(path: &Path) -> Result<bool> {
     match statfs(path) {
         Ok(stat) => Ok(stat.filesystem_type() == BPF_FS_MAGIC),
         Err(error) => Err(Error::io(format!("look at {}", path.display()), &error.into())
-            .with_fix("nicctl keeps its state in bpffs: mount sysfs on /sys first")),
+            .with_fix("nicctl keeps its state in bpffs: mount sysfs on /sys first")
+            .with_fix_if_not_permitted("run it as root with CAP_SYS_PTRACE")),
     }
 }
 
@@ -130,7 +166,7 @@ fn is_bpffs(path: &Path) -> Result<bool> {
 fn mount_bpffs() -> io::Result<()> {
     thread::scope(|scope| {
         let mounted = thread::Builder::new().spawn_scoped(scope, || {
-            if let Some(pid) = elsewhere() {
+            if let Place::Of(pid) = place() {
                 // A mount namespace can be entered only by a thread with a root of its own.
                 unshare(CloneFlags::CLONE_FS)?;
                 setns(File::open(format!("/proc/{pid}/ns/mnt"))?, CloneFlags::CLONE_NEWNS)?;

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 
 /// Removes what was attached to the interface of `slot`; false if there was nothing.
 pub fn detach(_lock: &Lock, slot: &Slot) -> Result<bool> {
-    let half_made = slot.is_half_made();
+    let half_made = slot.is_half_made()?;
     clear_staged(slot)?;
     let existed = slot.exists()?;
     if existed {

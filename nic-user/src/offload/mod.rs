@@ -38,7 +38,8 @@ pub use lock::Lock;
 pub use log::follow;
 pub use object::Build;
 pub use privilege::{
-    NEEDS, Needs, check as check_privileges, hint as privilege_hint, refuse_those_of_a_file,
+    NEEDS, Needs, WHERE_HIDDEN, check as check_privileges, hint as privilege_hint,
+    refuse_those_of_a_file,
 };
 pub use programs::Programs;
 pub use rings::Rings;

@@ -80,6 +80,7 @@ impl Slot {
     /// Whether anything is there.
     pub fn exists(&self) -> Result<bool> {
         let action = || format!("look at {}", self.path.display());
+        bpffs::seen_root()?;
         if let Some(directory) = self.path.parent() {
             trusted::folder(directory)?;
         }
@@ -118,8 +119,10 @@ impl Slot {
     }
 
     /// Whether a process that was killed left it half made, or half removed.
-    pub fn is_half_made(&self) -> bool {
-        self.staging().path.exists()
+    pub fn is_half_made(&self) -> Result<bool> {
+        let path = self.staging().path;
+        path.try_exists()
+            .map_err(|error| bpffs::error(format!("look at {}", path.display()), &error))
     }
 
     /// Whether this is where a slot is made or removed.
@@ -189,8 +192,7 @@ pub fn remove_directory_if_empty() {
 }
 
 fn entries() -> Result<Vec<PathBuf>> {
-    let Some(root) = bpffs::existing_root()? else { return Ok(Vec::new()) };
-    let directory = root.join(DIRECTORY);
+    let directory = bpffs::seen_root()?.join(DIRECTORY);
     let action = || format!("read {}", directory.display());
     trusted::folder(&directory)?;
     match fs::read_dir(&directory) {

@@ -71,7 +71,7 @@ pub fn detach(lock: &Lock, slot: &Slot, wanted: Wanted, journals: &Journals) -> 
 ///
 /// As [`detach`].
 pub fn preview(slot: &Slot, wanted: Wanted, journals: &Journals) -> Result<Detached> {
-    let was_attached = slot.exists()? || slot.is_half_made();
+    let was_attached = slot.exists()? || slot.is_half_made()?;
     let settings = settings(slot, Traces::of(slot), wanted, journals, true)?;
     Ok(Detached { was_attached, settings })
 }
