@@ -113,7 +113,8 @@ impl Rings {
         }
         self.clear_all()?;
         let is_ours = self.slot.is_at(&self.presence)
-            && pinned::read_record(&self.slot)?.has(AttachRecord::FOR_RINGS);
+            && pinned::read_record_if_there(&self.slot)?
+                .is_some_and(|record| record.has(AttachRecord::FOR_RINGS));
         if is_ours {
             detach::detach(&lock, &self.slot)?;
         }
