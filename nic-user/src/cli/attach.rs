@@ -75,7 +75,7 @@ pub(super) struct Args {
     mode: Mode,
 
     /// The network namespace that the interfaces are in, as `ip netns` names it
-    #[arg(long, value_name = "NAME", value_parser = name::utf8())]
+    #[arg(long, value_name = "NAME", value_parser = name::namespace())]
     netns: Option<String>,
 
     /// Pull packets together, at TC ingress, that are to be copied but arrive in pieces

@@ -60,7 +60,7 @@ pub(super) struct Args {
     keep_settings: bool,
 
     /// The network namespace that the interfaces are in, as `ip netns` names it
-    #[arg(long, value_name = "NAME", value_parser = name::utf8())]
+    #[arg(long, value_name = "NAME", value_parser = name::namespace())]
     netns: Option<String>,
 
     /// Say what would be done, and do nothing

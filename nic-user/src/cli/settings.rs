@@ -29,7 +29,7 @@ pub(super) struct InterfaceArgs {
     interface: String,
 
     /// The network namespace that the interface is in, as `ip netns` names it
-    #[arg(long, value_name = "NAME", value_parser = name::utf8())]
+    #[arg(long, value_name = "NAME", value_parser = name::namespace())]
     netns: Option<String>,
 }
 

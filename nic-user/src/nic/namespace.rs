@@ -1,9 +1,11 @@
 //! Network namespaces, by name and by number.
 
 use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
@@ -13,7 +15,7 @@ use nix::sched::{CloneFlags, setns};
 
 use super::sysfs;
 use crate::error::{Error, Kind, Result};
-use crate::netlink::link::Links;
+use crate::netlink::{self, link::Links};
 
 /// Where `ip netns` keeps its names.
 pub const NAMED_DIR: &str = "/run/netns";
@@ -42,7 +44,9 @@ impl NetNs {
 
     /// The namespace that `ip netns` calls `name`.
     pub fn named(name: &str) -> Result<Self> {
-        if name.is_empty() || name.contains(['/', '\0']) || matches!(name, "." | "..") {
+        let bytes = netlink::name::bytes(name);
+        let is_path = bytes.iter().any(|byte| matches!(byte, b'/' | b'\0'));
+        if is_path || matches!(&bytes[..], b"" | b"." | b"..") {
             return Err(Error::usage(format!("network namespace name {name:?} is not possible")));
         }
         let path = named_path(name);
@@ -150,13 +154,18 @@ pub fn current_cookie() -> Result<u64> {
     if done < 0 { Err(Error::io(action, &io::Error::last_os_error())) } else { Ok(cookie) }
 }
 
-/// The names that `ip netns` knows, sorted; none if nobody has given any.
+/// The names that `ip netns` knows, sorted; none if nobody has given any. What is not UTF-8 in them
+/// is escaped, as in those of interfaces.
 ///
 /// # Errors
 ///
 /// Their folder cannot be read.
 pub fn named_namespaces() -> Result<Vec<String>> {
-    sysfs::names(Path::new(NAMED_DIR)).map_err(|e| Error::io(format!("read {NAMED_DIR}"), &e))
+    let named = sysfs::file_names(Path::new(NAMED_DIR));
+    let named = named.map_err(|error| Error::io(format!("read {NAMED_DIR}"), &error))?;
+    let mut names: Vec<_> = named.iter().map(|name| netlink::name::text(name.as_bytes())).collect();
+    names.sort();
+    Ok(names)
 }
 
 /// The namespace with this cookie: the present one, one with a name, or that of a process. `None`
@@ -245,7 +254,7 @@ fn label(name: &str) -> String {
 
 /// Where the namespace called `name` is mounted.
 pub(crate) fn named_path(name: &str) -> PathBuf {
-    Path::new(NAMED_DIR).join(name)
+    Path::new(NAMED_DIR).join(OsStr::from_bytes(&netlink::name::bytes(name)))
 }
 
 fn unknown(name: &str, path: &Path) -> Error {
@@ -278,7 +287,7 @@ mod tests {
 
     #[test]
     fn an_impossible_name_is_a_usage_error() {
-        for name in ["", "..", "../../proc/1/ns/net", "a\0b"] {
+        for name in ["", "..", "../../proc/1/ns/net", "a\0b", "a\\x2fb", "\\x2e\\x2e"] {
             assert_eq!(NetNs::named(name).unwrap_err().kind(), Kind::Usage);
         }
     }

@@ -1,6 +1,6 @@
 //! An interface's directory in sysfs.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -117,13 +117,16 @@ pub fn is_writable(path: &Path) -> io::Result<bool> {
 
 /// The names in a directory that are text, sorted; none if there is no such directory.
 pub fn names(directory: &Path) -> io::Result<Vec<String>> {
-    let Some(entries) = if_there(fs::read_dir(directory))? else { return Ok(Vec::new()) };
-    let mut names = Vec::new();
-    for entry in entries {
-        names.extend(entry?.file_name().into_string().ok());
-    }
+    let names = file_names(directory)?.into_iter();
+    let mut names: Vec<_> = names.filter_map(|name| name.into_string().ok()).collect();
     names.sort();
     Ok(names)
+}
+
+/// All names in a directory; none if there is no such directory.
+pub fn file_names(directory: &Path) -> io::Result<Vec<OsString>> {
+    let Some(entries) = if_there(fs::read_dir(directory))? else { return Ok(Vec::new()) };
+    entries.map(|entry| entry.map(|entry| entry.file_name())).collect()
 }
 
 /// What was read of a file; `None` if there is no such file.

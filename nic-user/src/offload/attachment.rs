@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
-    netlink::link::XdpMode,
+    netlink::{self, link::XdpMode},
 };
 
 /// An attachment that this nicctl can read.
@@ -89,12 +89,12 @@ impl Attachment {
 
     /// The name that the interface had then.
     pub fn recorded_name(&self) -> String {
-        text(&self.record.name)
+        netlink::name::text(unpadded(&self.record.name))
     }
 
     /// The version of nicctl that loaded the programs.
     pub fn version(&self) -> String {
-        text(&self.record.version)
+        String::from_utf8_lossy(unpadded(&self.record.version)).into_owned()
     }
 
     /// Whether the interface is gone; what is left is only pins.
@@ -157,8 +157,7 @@ impl Attachment {
     }
 }
 
-/// Text padded with zeros.
-fn text(padded: &[u8]) -> String {
-    let text = padded.split(|byte| *byte == 0).next().unwrap_or_default();
-    String::from_utf8_lossy(text).into_owned()
+/// What is in front of the zeros that it is padded with.
+fn unpadded(padded: &[u8]) -> &[u8] {
+    padded.split(|byte| *byte == 0).next().unwrap_or_default()
 }

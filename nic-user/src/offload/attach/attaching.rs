@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     error::{Kind, Result},
-    netlink::link::XdpMode,
+    netlink::{self, link::XdpMode},
     nic::{Nic, preflight},
     offload::{
         object::{Build, Object, Parameters, XdpPrograms},
@@ -155,8 +155,8 @@ impl Attaching<'_> {
             rx_queues: nic.max_rx_queues().max(1),
             tx_queues: nic.max_tx_queues().max(1),
             options: self.option_bits(build),
-            name: padded(nic.name()),
-            version: padded(env!("CARGO_PKG_VERSION")),
+            name: padded(&netlink::name::bytes(nic.name())),
+            version: padded(env!("CARGO_PKG_VERSION").as_bytes()),
         }
     }
 
@@ -175,10 +175,10 @@ pub(super) fn now() -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-pub(super) fn padded(text: &str) -> [u8; 16] {
+pub(super) fn padded(text: &[u8]) -> [u8; 16] {
     let mut padded = [0; 16];
-    for (to, from) in padded.iter_mut().zip(text.bytes()) {
-        *to = from;
+    for (to, from) in padded.iter_mut().zip(text) {
+        *to = *from;
     }
     padded
 }

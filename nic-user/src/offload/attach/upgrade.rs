@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
-    netlink::link::XdpMode,
+    netlink::{self, link::XdpMode},
     nic::Nic,
     offload::{
         attachment::Attachment,
@@ -69,8 +69,8 @@ fn replace(
         rx_queues: parameters.rx_queues,
         tx_queues: parameters.tx_queues,
         options: attaching.option_bits(build) | kept,
-        name: padded(nic.name()),
-        version: padded(env!("CARGO_PKG_VERSION")),
+        name: padded(&netlink::name::bytes(nic.name())),
+        version: padded(env!("CARGO_PKG_VERSION").as_bytes()),
         ..*attachment.record()
     };
     object.write_record(&record)?;
