@@ -3,7 +3,7 @@
 mod attached;
 mod common;
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -14,6 +14,7 @@ use aya::Ebpf;
 use aya::programs::tc::{NlOptions, TcAttachOptions, TcHandle};
 use aya::programs::{SchedClassifier, TcAttachType};
 use nic_common::policy::CopyPolicy;
+use nic_user::lab::bpf::map::Counters;
 use nic_user::lab::traffic::{self, IpVersion};
 use nic_user::lab::{Host, Lab, Shape};
 use nic_user::netlink::link_edit::VethEnd;
@@ -276,6 +277,26 @@ fn clsact_filters_count_are_upgraded_and_go() {
     assert_eq!(entries(host, &["list"])[0]["tc"], "clsact");
     let after = counted();
     assert!(after.iter().all(|&packets| (200..220).contains(&packets)), "{after:?}");
+    run(host, "detach", &[]);
+    assert_eq!(clsact(host), (false, false));
+}
+
+#[test]
+fn filters_whose_record_cannot_be_read_are_not_taken_for_none() {
+    needs_root!();
+    let lab = Lab::new(Shape::default()).unwrap();
+    let host = lab.b();
+    attach_clsact(host);
+    let slot = Slot::new(host.netns().cookie().unwrap(), host.ifindex());
+    let (record, aside) = (slot.pin("record"), slot.pin("aside"));
+    fs::rename(&record, &aside).unwrap();
+    Counters::<1>::new().unwrap().pin(&record).unwrap();
+    let refused = nicctl(&["detach", host.interface(), "--netns", host.netns_name()]);
+    assert_eq!(exit_code(&refused), 1);
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(said.contains("/record: ") && said.contains("fix: tc qdisc"), "{said}");
+    assert_eq!(clsact(host), (true, true));
+    fs::rename(&aside, &record).unwrap();
     run(host, "detach", &[]);
     assert_eq!(clsact(host), (false, false));
 }

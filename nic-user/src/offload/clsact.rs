@@ -104,7 +104,13 @@ fn remove_here(slot: &Slot, record: Result<AttachRecord>) -> Result<()> {
         Err(error) => {
             let there = |(_, filter)| clsact.has_filter(slot.ifindex, filter);
             let there = FILTERS.map(there).into_iter().collect::<Result<Vec<_>, _>>();
-            return if there.map_err(failed)?.contains(&true) { Err(error) } else { Ok(()) };
+            return match there.map_err(failed)?.contains(&true) {
+                true => Err(error.with_fix(format!(
+                    "tc qdisc del dev {} clsact, if nobody else has filters there; then try again",
+                    link.name
+                ))),
+                false => Ok(()),
+            };
         }
     };
     for (_, filter) in FILTERS {
