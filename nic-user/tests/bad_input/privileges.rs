@@ -75,6 +75,21 @@ fn others_than_root_may_not_look_into_bpffs() {
 }
 
 #[test]
+fn what_takes_no_privilege_is_for_everybody() {
+    needs_root!();
+    let sandbox = Sandbox::new();
+    for args in [
+        &["show", "nic-a"][..],
+        &["plan", "nic-a", "link.mtu=1400"],
+        &["decode", "--hex", "00"],
+        &["schema", "stats"],
+        &["man"],
+    ] {
+        assert_done(&sandbox.nicctl_with(&NOBODY, args));
+    }
+}
+
+#[test]
 fn another_namespace_takes_cap_sys_admin() {
     needs_root!();
     let sandbox = Sandbox::new();
