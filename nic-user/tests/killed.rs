@@ -110,7 +110,7 @@ fn tc(host: &Host) -> (usize, usize, bool) {
 
 /// Whatever nicctl has in bpffs for this host, whole or half made.
 fn pins(host: &Host) -> Vec<String> {
-    let ours = format!("{}-{}", host.netns().cookie().unwrap(), host.ifindex());
+    let ours = attached::slot(host).key.to_string();
     let Ok(entries) = fs::read_dir("/sys/fs/bpf/nicctl") else { return Vec::new() };
     let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
     names.filter(|name| name.ends_with(&ours)).collect()

@@ -162,7 +162,7 @@ impl From<Located> for Entry {
         let [ingress_program, egress_program] = attachment.tc_programs();
         Self {
             name,
-            ifindex: attachment.slot().ifindex,
+            ifindex: attachment.ifindex(),
             netns,
             mode: attachment.state(),
             build: if record.has(AttachRecord::FRAGS) { "frags" } else { "single-buffer" },

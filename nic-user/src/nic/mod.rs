@@ -1,9 +1,11 @@
 //! What a NIC is and has: its links, queues, driver, and the programs on it.
 
+pub mod census;
 pub mod copybreak;
 pub mod cpus;
 pub mod detached;
 pub mod drivers;
+pub mod identity;
 pub mod interrupts;
 pub mod name;
 pub mod namespace;

@@ -75,6 +75,19 @@ impl NetNs {
         Ok(Self { file, label })
     }
 
+    /// The namespace that is mounted here, or that this link in `/proc` stands for.
+    fn at(path: &Path) -> Result<Self> {
+        match open(path) {
+            Ok(file) => Ok(Self { file, label: path.display().to_string() }),
+            Err(error) => Err(unopened(path, &error)),
+        }
+    }
+
+    /// What people can call it: a name that `ip netns` knows, or a path.
+    pub fn name(&self) -> &str {
+        self.label.strip_prefix(NAMED_LABEL).unwrap_or(&self.label)
+    }
+
     fn is_namespace(&self) -> Result<bool> {
         const NSFS_MAGIC: libc::__fsword_t = 0x6e73_6673;
         let action = format!("look at {}", self.label);
@@ -108,8 +121,12 @@ impl NetNs {
         Ok(here == this.map_err(|error| Error::io(format!("look at {}", self.label), &error))?)
     }
 
-    /// Runs `work` in the namespace, on a thread of its own, and waits for it.
+    /// Runs `work` in the namespace, and waits for it: on a thread of its own, unless the calling one
+    /// is there already.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
+        if self.is_current()? {
+            return Ok(work());
+        }
         thread::scope(|scope| {
             let inside = thread::Builder::new()
                 .spawn_scoped(scope, || self.enter().map(|()| work()))
@@ -168,20 +185,48 @@ pub fn named_namespaces() -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// The namespace with this cookie: the present one, one with a name, or that of a process. `None`
-/// if it is none of those.
+/// The namespace with this cookie, of all that can be seen. `None` if it is none of those.
 ///
 /// # Errors
 ///
 /// One of them could not be looked at, and none of the others is it.
 pub fn of_cookie(cookie: u64) -> Result<Option<NetNs>> {
-    let named = named_namespaces()?;
-    let named = named.iter().filter_map(|name| NetNs::called(name).transpose());
-    let known = std::iter::once_with(NetNs::current).chain(named);
-    match first_of_cookie(cookie, known, &[Kind::NotFound])? {
-        Some(namespace) => Ok(Some(namespace)),
-        None => first_of_cookie(cookie, of_processes()?, &[Kind::NotFound]),
-    }
+    first_of_cookie(cookie, visible()?, &[Kind::NotFound])
+}
+
+/// Every namespace that can be seen, each once: the present one, those with names, those that are
+/// mounted elsewhere, as container engines do, and those of processes. One that has ended meanwhile
+/// is [`NotFound`](Kind::NotFound).
+///
+/// # Errors
+///
+/// It cannot be told which there are.
+pub fn visible() -> Result<impl Iterator<Item = Result<NetNs>>> {
+    let names = named_namespaces()?;
+    let named = names.into_iter().filter_map(|name| NetNs::called(&name).transpose());
+    let mounted = mounted()?.into_iter().map(|path| NetNs::at(&path));
+    let all = std::iter::once_with(NetNs::current).chain(named).chain(mounted);
+    let mut seen = HashSet::new();
+    let is_new = move |namespace: &Result<NetNs>| {
+        let inode = namespace.as_ref().ok().and_then(|it| it.file.metadata().ok());
+        inode.is_none_or(|metadata| seen.insert(metadata.ino()))
+    };
+    Ok(all.chain(of_processes()?).filter(is_new))
+}
+
+/// Where namespaces are mounted, as far as this mount namespace has them (proc_pid_mountinfo(5)).
+fn mounted() -> Result<Vec<PathBuf>> {
+    const MOUNTS: &str = "/proc/self/mountinfo";
+    let mounts = fs::read(MOUNTS).map_err(|e| Error::io(format!("read {MOUNTS}"), &e))?;
+    Ok(String::from_utf8_lossy(&mounts).lines().filter_map(namespace_mount).collect())
+}
+
+/// The mount point of a namespace, from `36 25 0:4 net:[4026532281] /run/netns/a rw - nsfs ...`.
+fn namespace_mount(line: &str) -> Option<PathBuf> {
+    let mut fields = line.split(' ').skip(3);
+    let (root, at) = (fields.next()?, fields.next()?);
+    // Octal escapes are for names that nobody gives a namespace.
+    root.starts_with("net:[").then(|| PathBuf::from(at))
 }
 
 /// The first with this cookie. Those that fail in one of these ways are passed over: they are gone
@@ -215,25 +260,25 @@ pub fn of_id(id: i32) -> Option<NetNs> {
 
 /// The namespaces that processes are in, each once.
 fn of_processes() -> Result<impl Iterator<Item = Result<NetNs>>> {
-    let failed = |path: &Path, error: io::Error| match error.raw_os_error() {
-        // It has ended.
-        Some(libc::ENOENT | libc::ESRCH) => Error::not_found(path.display().to_string()),
-        _ => Error::io(format!("look at {}", path.display()), &error),
-    };
     let is_process = |name: &String| name.bytes().all(|byte| byte.is_ascii_digit());
     let proc = Path::new("/proc");
-    let processes = sysfs::names(proc).map_err(|error| failed(proc, error))?;
+    let processes = sysfs::names(proc).map_err(|error| unopened(proc, &error))?;
     let mut seen = HashSet::new();
     Ok(processes.into_iter().filter(is_process).filter_map(move |process| {
         let path = proc.join(process).join("ns/net");
-        let opened = fs::metadata(&path).and_then(|metadata| {
-            let new = seen.insert(metadata.ino());
-            new.then(|| File::open(&path)).transpose()
-        });
-        let label = path.display().to_string();
-        let opened = opened.map_err(|error| failed(&path, error)).transpose()?;
-        Some(opened.map(|file| NetNs { file, label }))
+        match fs::metadata(&path) {
+            Ok(metadata) => seen.insert(metadata.ino()).then(|| NetNs::at(&path)),
+            Err(error) => Some(Err(unopened(&path, &error))),
+        }
     }))
+}
+
+fn unopened(path: &Path, error: &io::Error) -> Error {
+    match error.raw_os_error() {
+        // It has ended.
+        Some(libc::ENOENT | libc::ESRCH) => Error::not_found(path.display().to_string()),
+        _ => Error::io(format!("look at {}", path.display()), error),
+    }
 }
 
 /// The name of the namespace with this cookie; `None` if it has none, or may not be entered.
@@ -248,8 +293,10 @@ pub fn name_of_cookie(cookie: u64) -> Result<Option<String>> {
     Ok(found.and_then(|found| named.into_iter().find(|name| found.is_called(name))))
 }
 
+const NAMED_LABEL: &str = "network namespace ";
+
 fn label(name: &str) -> String {
-    format!("network namespace {name}")
+    format!("{NAMED_LABEL}{name}")
 }
 
 /// Where the namespace called `name` is mounted.
@@ -299,5 +346,20 @@ mod tests {
         let found = of_cookie(current_cookie().unwrap()).unwrap().unwrap();
         assert_eq!(found.cookie().unwrap(), current_cookie().unwrap());
         assert!(of_processes().unwrap().flatten().any(|namespace| namespace.cookie().is_ok()));
+        let visible: Vec<_> = visible().unwrap().flatten().collect();
+        let inode = |namespace: &NetNs| namespace.file.metadata().unwrap().ino();
+        let inodes: HashSet<_> = visible.iter().map(inode).collect();
+        assert!(inodes.len() == visible.len() && !visible.is_empty());
+    }
+
+    #[test]
+    fn mounts_of_namespaces_are_told_from_others() {
+        let docker = "36 25 0:4 net:[4026532281] /run/docker/netns/a rw shared:7 - nsfs nsfs rw";
+        assert_eq!(namespace_mount(docker), Some("/run/docker/netns/a".into()));
+        for other in
+            ["36 25 0:4 mnt:[4026532281] /run/a rw - nsfs nsfs rw", "36 25 0:4 / /proc rw", ""]
+        {
+            assert_eq!(namespace_mount(other), None);
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::detached;
@@ -47,6 +47,24 @@ impl Sysfs {
                 (mounted, _) => mounted,
             },
         }
+    }
+
+    /// The same, and never that of an interface that is only like it in another namespace, as long
+    /// as sysfs may be mounted.
+    ///
+    /// # Errors
+    ///
+    /// As [`of`](Self::of).
+    pub fn exactly(link: &LinkInfo) -> io::Result<Self> {
+        match Self::mounted(link) {
+            Err(error) if is_refused_mount(&error) => Self::of(link),
+            mounted => mounted,
+        }
+    }
+
+    /// The number of the directory.
+    pub fn inode(&self) -> io::Result<u64> {
+        self.directory.metadata().map(|metadata| metadata.ino())
     }
 
     /// The directory of `link` in a sysfs of the calling thread's network namespace.

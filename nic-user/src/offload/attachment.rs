@@ -69,7 +69,7 @@ impl Attachment {
     fn read_slot(slot: Slot) -> Result<Self> {
         let (record, is_ours) = pinned::read_record_and_layout(&slot)?;
         let attached = |name| -> Result<Option<LinkState>> {
-            let link = Link::open(&slot, name, slot.ifindex)?;
+            let link = Link::open(&slot, name)?;
             Ok(link.filter(Link::is_attached).map(|link| link.state()))
         };
         let xdp = attached(slot::XDP_LINK)?;
@@ -85,6 +85,12 @@ impl Attachment {
     /// What was noted when it was attached.
     pub const fn record(&self) -> &AttachRecord {
         &self.record
+    }
+
+    /// Index of the interface in its network namespace: the present one, or the last that is known.
+    pub fn ifindex(&self) -> u32 {
+        let attached = self.xdp.iter().chain(self.tc.iter().flatten()).map(|link| link.ifindex);
+        self.slot.ifindex.or_else(|| attached.max()).unwrap_or(self.record.ifindex)
     }
 
     /// The name that the interface had then.

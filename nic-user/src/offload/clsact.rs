@@ -20,7 +20,7 @@ use crate::{
     },
     nic::{
         Nic,
-        namespace::{self, NetNs},
+        census::{Census, Presence},
     },
 };
 
@@ -79,18 +79,17 @@ pub fn remove(slot: &Slot) -> Result<()> {
         Ok(Some(record)) => Ok(record),
         Err(error) => Err(error),
     };
-    if namespace::current_cookie()? == slot.netns {
-        return remove_here(slot, options);
-    }
-    match namespace::name_of_cookie(slot.netns)? {
-        Some(name) => NetNs::named(&name)?.run(|| remove_here(slot, options))?,
-        // The namespace is gone, and its interfaces and filters with it.
-        None => Ok(()),
+    let last_seen_in = options.as_ref().map_or(0, |record| record.netns);
+    match Census::of([slot.key])?.presence(slot.key, last_seen_in) {
+        Presence::There(place) => place.netns.run(|| remove_from(place.ifindex, options))?,
+        // The interface is gone, and its filters with it.
+        Presence::Gone | Presence::Unseen => Ok(()),
+        Presence::Unread(error) => Err(error),
     }
 }
 
-fn remove_here(slot: &Slot, record: Result<AttachRecord>) -> Result<()> {
-    let link = match Links::open().and_then(|mut links| links.by_index(slot.ifindex)) {
+fn remove_from(ifindex: u32, record: Result<AttachRecord>) -> Result<()> {
+    let link = match Links::open().and_then(|mut links| links.by_index(ifindex)) {
         Ok(link) => link,
         Err(error) if error.is_gone() => return Ok(()),
         Err(error) => return Err(error.while_doing("remove filters of a clsact qdisc")),
@@ -102,7 +101,7 @@ fn remove_here(slot: &Slot, record: Result<AttachRecord>) -> Result<()> {
     let record = match record {
         Ok(record) => record,
         Err(error) => {
-            let there = |(_, filter)| clsact.has_filter(slot.ifindex, filter);
+            let there = |(_, filter)| clsact.has_filter(ifindex, filter);
             let there = FILTERS.map(there).into_iter().collect::<Result<Vec<_>, _>>();
             return match there.map_err(failed)?.contains(&true) {
                 true => Err(error.with_fix(format!(
@@ -114,10 +113,10 @@ fn remove_here(slot: &Slot, record: Result<AttachRecord>) -> Result<()> {
         }
     };
     for (_, filter) in FILTERS {
-        clsact.delete_filter(slot.ifindex, filter).map_err(failed)?;
+        clsact.delete_filter(ifindex, filter).map_err(failed)?;
     }
-    if record.has(AttachRecord::OWN_QDISC) && !clsact.has_filters(slot.ifindex).map_err(failed)? {
-        clsact.delete(slot.ifindex).map_err(failed)?;
+    if record.has(AttachRecord::OWN_QDISC) && !clsact.has_filters(ifindex).map_err(failed)? {
+        clsact.delete(ifindex).map_err(failed)?;
     }
     Ok(())
 }

@@ -47,7 +47,7 @@ pub fn clear_staged(slot: &Slot) -> Result<Vec<Error>> {
 
 /// Detaches every link of a staged slot, undoes what is not a link, and removes the directory.
 pub fn clear(staged: &Slot) -> Result<()> {
-    link::check_all(staged, staged.ifindex)?;
+    link::check_all(staged)?;
     for name in slot::LINKS {
         staged.detach_link(name)?;
     }

@@ -151,12 +151,13 @@ fn inside_its_namespace_an_interface_is_given_back_without_setns() {
     let name = sandbox.lab().a().netns_name();
     let privileges = with(0, &["CAP_NET_ADMIN"]);
     let privileges: Vec<&str> = privileges.iter().map(String::as_str).collect();
+    let before = sandbox.lab().a().link().unwrap().gso_max_size;
     for detach in [&["detach", "nic-a"][..], &["detach", "nic-a", "--netns", name]] {
-        sandbox.attach();
-        assert_done(&sandbox.nicctl(&["set", "nic-a", "link.mtu=1400"]));
+        assert_done(&sandbox.nicctl(&["attach", "nic-a", "--profile", "big-tcp"]));
+        assert_ne!(sandbox.lab().a().link().unwrap().gso_max_size, before);
         let said = assert_done(&sandbox.nicctl_with(&privileges, detach));
         assert!(said.starts_with("nic-a: detached\n"), "{said}");
-        assert_eq!(sandbox.lab().a().link().unwrap().mtu, 1500);
+        assert_eq!(sandbox.lab().a().link().unwrap().gso_max_size, before);
     }
 }
 

@@ -302,6 +302,21 @@ fn paths() -> Result<Vec<PathBuf>> {
     Ok(paths.filter(|path| path.extension().is_some_and(|it| it == "json")).collect())
 }
 
+/// Gives back what a killed run has lent with the interface of this name, and nothing else.
+///
+/// # Errors
+///
+/// It cannot be given back; or another loan, which may be of this interface, cannot be read.
+pub fn give_back_with(name: &str) -> Result<()> {
+    for loan in left_behind() {
+        let loan = loan?;
+        if loan.record.ends.iter().any(|end| end.name == name) {
+            loan.give_back()?;
+        }
+    }
+    Ok(())
+}
+
 /// Gives back what killed runs have not.
 ///
 /// # Errors

@@ -10,7 +10,7 @@ use crate::{
         qdisc,
         route::{MadeRoutes, Routes},
     },
-    nic::{Nic, namespace, sysfs},
+    nic::{Nic, sysfs},
     offload::Slot,
 };
 
@@ -88,7 +88,7 @@ fn in_use(nic: &Nic) -> Result<Option<Reason>> {
         let reason = format!("there are TCP connections at its address {address}");
         return Ok(Some((reason, "`ss -tn` lists them; use an interface that nobody uses")));
     }
-    if Slot::new(namespace::current_cookie()?, ifindex).exists()? || !nic.xdp().is_empty() {
+    if Slot::of(&nic.link)?.exists()? || !nic.xdp().is_empty() {
         let reason = "there are BPF programs on it".to_owned();
         return Ok(Some((reason, "detach them first: `nicctl detach IFACE`")));
     }

@@ -103,7 +103,7 @@ fn attach_tcx(
     let program = program.fd();
     let program = program.map_err(|error| TcxError::Failed(pinned::aya_error("TCX", &error)))?;
     let failed = |error: &io::Error| TcxError::Failed(Error::io("TCX", error));
-    if let Some(link) = Link::open_again(slot, pin, nic.ifindex()).map_err(TcxError::Failed)? {
+    if let Some(link) = Link::open_again(slot, pin).map_err(TcxError::Failed)? {
         return link.replace(program.as_fd()).map_err(|error| failed(&error));
     }
     // Before all others: a program that returns a verdict ends the chain.
