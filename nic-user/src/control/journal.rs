@@ -172,6 +172,15 @@ impl Journals {
         Ok(None)
     }
 
+    /// What there is of the journal of this name.
+    ///
+    /// # Errors
+    ///
+    /// As [`find`](Self::find).
+    pub fn at(&self, key: InterfaceKey) -> Result<Option<Noted>> {
+        Ok(load(&self.path(key))?.map(|file| file.noted(key)))
+    }
+
     /// All journals, by their paths, and why they cannot be read.
     ///
     /// # Errors

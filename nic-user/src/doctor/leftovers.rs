@@ -47,9 +47,10 @@ pub struct Entry {
 impl Leftovers {
     /// Reads them.
     pub fn read(journals: &Journals) -> Self {
-        let mut unread = Vec::new();
+        let (mut unread, mut damaged) = (Vec::new(), Vec::new());
         let subjects = subject::all(Scope::Machine, journals).unwrap_or_else(|error| {
-            unread.push(Refusal::from(error));
+            unread.push(Refusal::from(error.clone()));
+            damaged.push(Refusal::from(error));
             Vec::new()
         });
         let half_made = offload::half_made().map(|staged| staged.len()).unwrap_or_else(|error| {
@@ -58,15 +59,17 @@ impl Leftovers {
         });
         let attached = subjects.iter().filter_map(|subject| subject.slot.clone());
         unread.extend(attached.filter_map(|slot| Some(Attachment::of(slot).err()?.into())));
-        let damaged = match journals.all() {
-            Ok(all) => all.into_iter().filter_map(|(_, noted)| noted.err()).collect(),
-            Err(error) => vec![error],
-        };
+        match journals.all() {
+            Ok(all) => {
+                damaged.extend(all.into_iter().filter_map(|(_, noted)| Some(noted.err()?.into())));
+            }
+            Err(error) => damaged.push(error.into()),
+        }
         let is_gone = |it: &&Subject| it.slot.is_some() && matches!(it.presence, Presence::Gone);
         Self {
             gone: subjects.iter().filter(is_gone).map(|it| it.recorded_name.clone()).collect(),
             changed: subjects.into_iter().filter_map(Entry::of).collect(),
-            damaged: damaged.into_iter().map(Refusal::from).collect(),
+            damaged,
             half_made,
             unread,
             lent: cards::left_behind()

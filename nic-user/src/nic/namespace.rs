@@ -258,7 +258,8 @@ pub fn of_id(id: i32) -> Option<NetNs> {
     known.find(|namespace| links.namespace_id(namespace.as_fd()).is_ok_and(|its| its == Some(id)))
 }
 
-/// The namespaces that processes are in, each once.
+/// The namespaces that processes are in, each once. Those that this process may not look at
+/// (ptrace(2), `PTRACE_MODE_READ_FSCREDS`) cannot be seen.
 fn of_processes() -> Result<impl Iterator<Item = Result<NetNs>>> {
     let is_process = |name: &String| name.bytes().all(|byte| byte.is_ascii_digit());
     let proc = Path::new("/proc");
@@ -267,6 +268,7 @@ fn of_processes() -> Result<impl Iterator<Item = Result<NetNs>>> {
     Ok(processes.into_iter().filter(is_process).filter_map(move |process| {
         let path = proc.join(process).join("ns/net");
         match fs::metadata(&path) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => None,
             Ok(metadata) => seen.insert(metadata.ino()).then(|| NetNs::at(&path)),
             Err(error) => Some(Err(unopened(&path, &error))),
         }

@@ -1,9 +1,10 @@
-//! Where pins live: the machine's bpffs, wherever this process runs.
+//! Where pins live: the bpffs that this process sees, or else the machine's.
 
 use std::{
     fmt,
     fs::{self, File},
     io, iter,
+    os::linux::fs::MetadataExt,
     path::{Path, PathBuf},
     process,
     sync::OnceLock,
@@ -18,26 +19,58 @@ use nix::{
 
 use crate::{
     error::{Error, Result},
+    report::terminal::say,
     trusted,
 };
 
 const MOUNT_POINT: &str = "/sys/fs/bpf";
 
-/// The bpffs that outlives this process; mounted if there is none.
+/// The one that the user has chosen.
+static CHOSEN: OnceLock<PathBuf> = OnceLock::new();
+
+/// Pins are in this bpffs from now on, whatever is mounted elsewhere. Only the first choice counts.
+pub fn choose(directory: PathBuf) {
+    // Nothing was looked for before.
+    let _ = CHOSEN.set(directory);
+}
+
+/// The bpffs that outlives this process; mounted if there is none, and none was chosen.
 ///
-/// `ip netns exec` hides the machine's bpffs behind a fresh `/sys`, in a mount namespace that ends
-/// with the command. So the one of the first process counts.
+/// `ip netns exec` hides the machine's bpffs behind a fresh `/sys` without one, in a mount namespace
+/// that ends with the command. Then the one of the first process counts.
 pub fn root() -> Result<PathBuf> {
     let root = path();
     if !is_bpffs(&root)? {
+        refuse_if_chosen(&root)?;
         refuse_if_hidden()?;
         mount_bpffs().map_err(|error| {
             Error::io(format!("mount bpffs on {MOUNT_POINT}"), &error)
                 .with_fix(format!("as root: mount -t bpf -o mode=0700 bpf {MOUNT_POINT}"))
         })?;
+        if is_in_container() {
+            say(ENDS_WITH_CONTAINER);
+        }
     }
     trusted::folder(&root)?;
     Ok(root)
+}
+
+const ENDS_WITH_CONTAINER: &str = "\
+    bpffs was mounted inside this container: what is attached ends with it, and nobody outside sees it
+  fix: start the container with -v /sys/fs/bpf:/sys/fs/bpf -v /var/lib/nicctl:/var/lib/nicctl";
+
+/// Whether this PID namespace is not the first one (`PROC_PID_INIT_INO`, include/linux/proc_ns.h),
+/// as that of a container.
+fn is_in_container() -> bool {
+    const PROC_PID_INIT_INO: u64 = 0xEFFF_FFFC;
+    let namespace = fs::metadata("/proc/self/ns/pid");
+    namespace.is_ok_and(|namespace| namespace.st_ino() != PROC_PID_INIT_INO)
+}
+
+fn refuse_if_chosen(root: &Path) -> Result<()> {
+    let Some(chosen) = CHOSEN.get() else { return Ok(()) };
+    Err(Error::failed(format!("{} is no bpffs", chosen.display()))
+        .with_fix(format!("as root: mount -t bpf -o mode=0700 bpf {}", root.display())))
 }
 
 /// The bpffs if it is there; never mounts.
@@ -51,6 +84,7 @@ pub fn existing_root() -> Result<Option<PathBuf>> {
         trusted::folder(&root)?;
         return Ok(Some(root));
     }
+    refuse_if_chosen(&root)?;
     refuse_if_hidden()?;
     Ok(None)
 }
@@ -84,6 +118,9 @@ fn refuse_if_hidden() -> Result<()> {
 
 /// Where it is, or would be.
 pub fn path() -> PathBuf {
+    if let Some(chosen) = CHOSEN.get() {
+        return chosen.clone();
+    }
     match place() {
         Place::Of(pid) => PathBuf::from(format!("/proc/{pid}/root{MOUNT_POINT}")),
         Place::Here | Place::Untold => PathBuf::from(MOUNT_POINT),
@@ -101,7 +138,7 @@ pub fn error(action: impl fmt::Display, error: &io::Error) -> Error {
         // Pins only go together.
         Some(libc::ENOENT) => told.with_fix("somebody removed it: detach and attach again"),
         Some(libc::EROFS) => {
-            told.with_fix(format!("make it writable: mount -o remount,rw {MOUNT_POINT}"))
+            told.with_fix(format!("make it writable: mount -o remount,rw {}", path().display()))
         }
         _ => told,
     }
@@ -126,6 +163,9 @@ fn place() -> Place {
 }
 
 fn find_place() -> Place {
+    if is_bpffs(Path::new(MOUNT_POINT)).unwrap_or(false) {
+        return Place::Here;
+    }
     let ours = mount_namespace(process::id());
     let of =
         |(pid, theirs)| if Some(&theirs) == ours.as_ref() { Place::Here } else { Place::Of(pid) };

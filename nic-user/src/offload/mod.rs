@@ -30,7 +30,7 @@ mod test_run;
 
 pub use attach::{Attached, ModeWanted, Options, Switches, attach, first_mode, plan};
 pub use attachment::Attachment;
-pub use bpffs::existing_root;
+pub use bpffs::{choose as choose_bpffs, existing_root};
 pub(crate) use btf::Btf;
 pub use detach::detach;
 pub use forward::ForwardPrograms;

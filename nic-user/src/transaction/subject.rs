@@ -41,7 +41,10 @@ impl Subject {
         let keys = InterfaceKey::both(&nic.link)?;
         let netns_cookie = namespace::current_cookie()?;
         let place = Place::here(nic)?;
-        let journal = noted(journals)?.find(|noted| keys.contains(&noted.key));
+        let mut journal = None;
+        for key in keys {
+            journal = journal.or(journals.at(key)?);
+        }
         Ok(Self {
             name: nic.name().to_owned(),
             recorded_name: nic.name().to_owned(),

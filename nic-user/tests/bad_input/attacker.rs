@@ -26,7 +26,7 @@ const WORLD: &str = "
 /// Whatever of root's could have been touched: names, owners, modes, content.
 const PRECIOUS: &str = "
     find /mnt/precious -printf '%p %y %U %G %m %s %l\\n' | sort; cat /mnt/precious/file
-    ip -o link show dev nic-a | sed 's/.* mtu \\([0-9]*\\).*/\\1/'
+    cat /sys/class/net/nic-a/mtu
     cat /proc/sys/net/ipv4/conf/nic-a/forwarding";
 
 /// What is there of the user's.
@@ -53,10 +53,10 @@ const EVERYTHING: &str = r#"
 
 const JOURNAL: &str = r#"
     slot=$(cat /mnt/slot)
-    printf '{"version":1,"written_by":"0","identity":{"name":"nic-a","ifindex":%s,"mac":null,
-      "driver":null,"bus":null,"boot_id":"%s","netns_cookie":%s},"phase":"applied",
-      "originals":{"link.mtu":68},"obtained":{},"steps":[]}' \
-      "${slot#*-}" "$(cat /proc/sys/kernel/random/boot_id)" "${slot%-*}" >/var/lib/nicctl/$slot.json
+    printf '{"version":2,"written_by":"0","identity":{"id":%s,"name":"nic-a","ifindex":1,"mac":null,
+      "driver":null,"bus":null,"boot_id":"%s","netns_cookie":1},"phase":"applied","obtained":{},
+      "settings":{"link.mtu":{"original":68,"made":[{"owner":"set","value":null}]}}}' \
+      "$slot" "$(cat /proc/sys/kernel/random/boot_id)" >/var/lib/nicctl/$slot.json
     chmod 0666 /var/lib/nicctl/$slot.json"#;
 
 const LOAN: &str = r#"

@@ -35,9 +35,41 @@ fn without_bpffs_attach_mounts_it_and_nothing_else_does() {
     let doctor = String::from_utf8(sandbox.nicctl(&["doctor"]).stdout).unwrap();
     assert!(doctor.contains("not mounted: attach mounts it"), "{doctor}");
     assert_eq!(sandbox.shell(MOUNTED), "no\n");
-    sandbox.attach();
+    // The sandbox has processes of its own, as a container has.
+    let attached = sandbox.nicctl(&["attach", "nic-a"]);
+    let said = String::from_utf8(attached.stderr).unwrap();
+    assert_eq!(attached.status.code(), Some(0), "{said}");
+    assert!(said.contains("ends with it") && said.contains("-v /sys/fs/bpf:/sys/fs/bpf"), "{said}");
     assert_eq!(sandbox.shell(MOUNTED), "yes\n");
     assert!(assert_done(&sandbox.nicctl(&["list"])).contains("nic-a"));
+}
+
+#[test]
+fn a_bpffs_that_is_chosen_is_the_only_one() {
+    needs_root!();
+    let sandbox = Sandbox::new();
+    sandbox.shell("mkdir /mnt/own /mnt/none && mount -t bpf -o mode=0700 bpf /mnt/own");
+    let own = ["--bpffs", "/mnt/own"];
+    assert_done(&sandbox.nicctl(&[&["attach", "nic-a"], &own[..]].concat()));
+    assert_eq!(assert_done(&sandbox.nicctl(&["list"])), "nothing is attached\n");
+    let listed = sandbox.shell("NICCTL_BPFFS=/mnt/own /mnt/nicctl list");
+    assert!(listed.contains("nic-a"), "{listed}");
+    let doctor = String::from_utf8(sandbox.nicctl(&[&own[..], &["doctor"]].concat()).stdout);
+    assert!(doctor.unwrap().contains("mounted: /mnt/own"));
+    let none = sandbox.nicctl(&["list", "--bpffs", "/mnt/none"]);
+    assert_refused(&none, 1, "/mnt/none is no bpffs\n  fix: as root: mount -t bpf");
+    assert_done(&sandbox.nicctl(&[&["detach", "--all"], &own[..]].concat()));
+}
+
+#[test]
+fn a_private_bpffs_is_used_and_that_of_the_first_process_left_alone() {
+    needs_root!();
+    let sandbox = Sandbox::new();
+    let script = "mount -t bpf -o mode=0700 bpf /sys/fs/bpf && /mnt/nicctl attach nic-a && \
+                  /mnt/nicctl list && /mnt/nicctl detach nic-a";
+    let said = sandbox.shell(&format!("unshare --mount sh -ec '{script}'"));
+    assert!(said.contains("nic-a: attached") && said.contains("nic-a: detached"), "{said}");
+    assert_eq!(assert_done(&sandbox.nicctl(&["list"])), "nothing is attached\n");
 }
 
 #[test]
