@@ -314,7 +314,7 @@ pub fn give_back_with(name: &str) -> Result<()> {
             loan.give_back()?;
         }
     }
-    Ok(())
+    sweep()
 }
 
 /// Gives back what killed runs have not.
@@ -326,14 +326,19 @@ pub fn give_back_all() -> Result<()> {
     let given: Vec<Result<()>> =
         left_behind().into_iter().map(|loan| loan.and_then(|loan| loan.give_back())).collect();
     given.into_iter().collect::<Result<()>>()?;
-    // Killed before it had written anything down, and so before it took anything.
+    sweep()
+}
+
+/// Removes the network namespaces of runs that were killed before they had written anything down,
+/// and so before they took anything.
+fn sweep() -> Result<()> {
     Lab::sweep_lent(|namespace| {
         let path = path_of(namespace);
         let _ = fs::remove_file(path.with_extension(UNFINISHED));
         // What cannot be looked at may be there.
         path.try_exists().unwrap_or(true)
-    })?;
-    Ok(())
+    })
+    .map(drop)
 }
 
 /// What is written down of interfaces that are in this namespace, or in that of the other end.
