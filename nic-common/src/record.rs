@@ -28,6 +28,9 @@ pub struct AttachRecord {
     pub tx_queues: u32,
     /// Options as bits: [`AttachRecord::PULL`] and its like.
     pub options: u64,
+    /// Hash of the object and of all that was fixed when it was loaded: the same programs have the
+    /// same.
+    pub loaded_as: u64,
     /// Name of the interface when it was attached, padded with zeros (`IFNAMSIZ`).
     pub name: [u8; 16],
     /// Version of the nicctl that loaded the programs, padded with zeros.
@@ -64,6 +67,7 @@ impl AttachRecord {
         rx_queues: 0,
         tx_queues: 0,
         options: 0,
+        loaded_as: 0,
         name: [0; 16],
         version: [0; 16],
     };
@@ -79,4 +83,4 @@ impl AttachRecord {
 unsafe impl aya::Pod for AttachRecord {}
 
 layout!(AttachRecord: layout, attached_at, loaded_at, netns, ifindex, mode, rx_queues, tx_queues,
-    options, name, version);
+    options, loaded_as, name, version);

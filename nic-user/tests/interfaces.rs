@@ -20,7 +20,7 @@ use nic_user::lab::{Host, Lab, Shape};
 use nic_user::netlink::link_edit::VethEnd;
 use nic_user::netlink::qdisc::Clsact;
 use nic_user::nic::namespace::NAMED_DIR;
-use nic_user::offload::{self, Attached, Lock, ModeWanted, Options};
+use nic_user::offload::{self, Attached, Effect, Lock, ModeWanted, Options};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, setns, unshare};
 use serde_json::Value;
@@ -262,7 +262,7 @@ fn clsact_filters_count_are_upgraded_and_go() {
     needs_root!();
     let lab = Lab::new(Shape::default()).unwrap();
     let host = lab.b();
-    assert!(!attach_clsact(host).upgraded);
+    assert_eq!(attach_clsact(host).effect, Effect::Attached);
     assert_eq!(clsact(host), (true, true));
     assert_eq!(entries(host, &["list"])[0]["tc"], "clsact");
     let counted = || {

@@ -7,25 +7,27 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
+    confirm::{self, ConfirmArgs},
+    exit::Changed,
     name,
     policy::{PolicyArgs, Switch},
     target,
 };
 use crate::{
     control::{
-        Journals, Plan, Profile, Report,
+        Journals, Owner, Plan, Profile, Report,
         model::{LeftEntry, StepReportEntry},
         text,
     },
     error::{Error, Result},
     netlink::link::XdpMode,
     nic::Nic,
-    offload::{self, Attached, ModeWanted, Options, Switches},
+    offload::{self, Attached, Effect, ModeWanted, Options, Switches},
     report::{
         json::{self, Version},
         style::Style,
     },
-    transaction::{self, Done, Planned},
+    transaction::{self, Done, Manner, Planned},
 };
 
 /// How XDP runs.
@@ -46,7 +48,7 @@ pub(super) enum Mode {
 /// Loads the XDP and TC programs, attaches them and pins them in bpffs, so that they outlive this
 /// process. Checks first what the driver needs, and says what is missing. Attaching again upgrades
 /// the programs in place: counters are kept, no packet goes uncounted, and what is not named stays
-/// as it is. A program of somebody else is never removed. A bond, VLAN or team is resolved to the
+/// as it is; where nothing would be different, nothing is loaded. A program of somebody else is never removed. A bond, VLAN or team is resolved to the
 /// interfaces below it.
 ///
 /// Settings that XDP does not run with, and those of a profile, are changed first; programs and
@@ -91,6 +93,13 @@ pub(super) struct Args {
     /// Say what would be done, and do nothing
     #[arg(long)]
     dry_run: bool,
+
+    #[command(flatten)]
+    confirm: ConfirmArgs,
+
+    /// Exit with 5 if something was changed, or would be
+    #[arg(long)]
+    detailed_exitcode: bool,
 
     /// Print JSON (`nicctl schema attach`)
     #[arg(long)]
@@ -140,6 +149,10 @@ struct Entry {
     log: bool,
     /// Whether programs that were attached already were replaced.
     upgraded: bool,
+    /// Whether programs or settings are not what they were, or would not be.
+    changed: bool,
+    /// In how many seconds it is given back, unless `nicctl confirm` comes before.
+    confirm_within: Option<u32>,
     /// The settings that were changed for it, or would be, in their order.
     settings: Vec<StepReportEntry>,
     /// After a failure: settings that could not be given back.
@@ -174,11 +187,16 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         nics.into_iter().map(plan).collect::<Result<Vec<_>>>()
     };
     if args.dry_run {
-        let outcomes = plan()?.into_iter().map(Outcome::from).collect();
-        return Ok(report(args, resolved, outcomes, None, out)?);
+        let outcomes: Vec<_> = plan()?.into_iter().map(Outcome::from).collect();
+        let is_to_change = outcomes.iter().any(Outcome::has_changed);
+        report(args, resolved, outcomes, None, out)?;
+        return Changed::told(args.detailed_exitcode && is_to_change);
     }
-    let lock = transaction::lock(&journals, target::say_waiting)?;
-    let (mut done, result) = transaction::attach(&lock, plan()?, &options, &journals);
+    let lock = target::lock(&journals)?;
+    let planned = plan()?;
+    let deadline = args.confirm.guard(planned.iter().any(Planned::is_to_change))?;
+    let manner = Manner { owner: &Owner::Attach, journals: &journals, deadline };
+    let (mut done, result) = transaction::attach(&lock, planned, &options, manner);
     let failure = match result {
         Err(failure) if !args.json => {
             say_what_was_undone(&done, out)?;
@@ -190,9 +208,13 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         Some(_) => None,
         None => done.iter_mut().find_map(|done| done.settings.error()),
     };
-    let outcomes = done.into_iter().map(Outcome::from).collect();
+    let outcomes: Vec<_> = done.into_iter().map(Outcome::from).collect();
+    let has_changed = outcomes.iter().any(Outcome::has_changed);
     report(args, resolved, outcomes, failure.as_ref(), out)?;
-    failure.or(ignored).map_or(Ok(()), |error| Err(error.into()))
+    match failure.or(ignored) {
+        Some(error) => Err(error.into()),
+        None => Changed::told(args.detailed_exitcode && has_changed),
+    }
 }
 
 fn say_what_was_undone(done: &[Done], out: &mut dyn Write) -> io::Result<()> {
@@ -221,6 +243,40 @@ impl From<Done> for Outcome {
 impl From<Planned> for Outcome {
     fn from(planned: Planned) -> Self {
         Self { programs: planned.programs, settings: Settings::Planned(planned.settings) }
+    }
+}
+
+impl Outcome {
+    /// Whether programs or settings are not what they were, or would not be.
+    fn has_changed(&self) -> bool {
+        let of_settings = match &self.settings {
+            Settings::Planned(plan) => !plan.is_empty(),
+            Settings::Changed(report) => report.has_changed(),
+        };
+        of_settings || self.programs.effect != Effect::Unchanged
+    }
+
+    fn into_entry(self, confirm: ConfirmArgs) -> Entry {
+        let changed = self.has_changed();
+        let Self { programs, settings } = self;
+        let settings = settings.into_report();
+        Entry {
+            name: programs.name,
+            ifindex: programs.ifindex,
+            mode: programs.mode.name(),
+            build: programs.build.name(),
+            rx_copybreak: programs.policy.rx_copybreak,
+            max_linear: programs.policy.max_linear,
+            split: programs.policy.split,
+            pull: programs.switches.pull,
+            log: programs.switches.log,
+            upgraded: programs.effect == Effect::Upgraded,
+            changed,
+            confirm_within: confirm.seconds(changed),
+            settings: settings.steps.iter().map(StepReportEntry::from).collect(),
+            left: settings.left.iter().map(LeftEntry::from).collect(),
+            notes: [programs.notes, settings.notes].concat(),
+        }
     }
 }
 
@@ -254,13 +310,16 @@ fn report(
     failure: Option<&Error>,
     out: &mut dyn Write,
 ) -> io::Result<()> {
+    let is_done = !args.dry_run && failure.is_none();
+    let confirm = if is_done { args.confirm } else { ConfirmArgs::default() };
     if args.json {
+        let entries = outcomes.into_iter().map(|outcome| outcome.into_entry(confirm));
         let document = Document {
             version: Version,
             dry_run: args.dry_run,
-            attached: !args.dry_run && failure.is_none(),
+            attached: is_done,
             resolved,
-            interfaces: outcomes.into_iter().map(Entry::from).collect(),
+            interfaces: entries.collect(),
             failure: failure.map(ToString::to_string),
         };
         return json::write_pretty(out, &document);
@@ -268,12 +327,15 @@ fn report(
     for step in resolved {
         writeln!(out, "{step}")?;
     }
-    for Outcome { programs: one, settings } in outcomes {
-        let verb = match (args.dry_run, one.upgraded) {
-            (false, false) => "attached",
-            (false, true) => "upgraded",
-            (true, false) => "would attach",
-            (true, true) => "would upgrade",
+    for outcome in outcomes {
+        let has_changed = outcome.has_changed();
+        let Outcome { programs: one, settings } = outcome;
+        let verb = match (one.effect, args.dry_run) {
+            (Effect::Attached, false) => "attached",
+            (Effect::Attached, true) => "would attach",
+            (Effect::Upgraded, false) => "upgraded",
+            (Effect::Upgraded, true) => "would upgrade",
+            (Effect::Unchanged, _) => "unchanged",
         };
         let (mode, build) = (one.mode.name(), one.build.name());
         let on = |on: bool, what: &'static str| if on { what } else { "" };
@@ -286,27 +348,9 @@ fn report(
         if args.profile.is_some() || !settings.is_empty() {
             settings.write(out)?;
         }
-    }
-    Ok(())
-}
-
-impl From<Outcome> for Entry {
-    fn from(Outcome { programs, settings }: Outcome) -> Self {
-        let settings = settings.into_report();
-        Self {
-            name: programs.name,
-            ifindex: programs.ifindex,
-            mode: programs.mode.name(),
-            build: programs.build.name(),
-            rx_copybreak: programs.policy.rx_copybreak,
-            max_linear: programs.policy.max_linear,
-            split: programs.policy.split,
-            pull: programs.switches.pull,
-            log: programs.switches.log,
-            upgraded: programs.upgraded,
-            settings: settings.steps.iter().map(StepReportEntry::from).collect(),
-            left: settings.left.iter().map(LeftEntry::from).collect(),
-            notes: [programs.notes, settings.notes].concat(),
+        if let Some(seconds) = confirm.seconds(has_changed) {
+            confirm::write_how(&one.name, seconds, out)?;
         }
     }
+    Ok(())
 }

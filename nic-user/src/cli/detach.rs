@@ -175,7 +175,7 @@ fn detach(
 ) -> Result<(Vec<Outcome>, Option<Error>)> {
     let lock = match args.dry_run {
         true => None,
-        false => Some(transaction::lock(journals, target::say_waiting)?),
+        false => Some(target::lock(journals)?),
     };
     let wanted = match (args.keep_settings, args.gone) {
         (true, _) => Wanted::Keep,

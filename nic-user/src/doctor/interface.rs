@@ -14,7 +14,7 @@ use crate::{
         settings::{self, Survey},
         sysfs::Sysfs,
     },
-    offload::{ModeWanted, Options},
+    offload::{Effect, ModeWanted, Options},
     transaction,
 };
 
@@ -99,7 +99,7 @@ fn attach(nic: Nic, journals: &Journals) -> Result<Attach> {
         mode: planned.programs.mode,
         build: planned.programs.build.name(),
         settings: changes.map(|change| format!("{} {}", change.key, change.to)).collect(),
-        again: planned.programs.upgraded,
+        again: planned.programs.effect != Effect::Attached,
     })
 }
 

@@ -3,6 +3,7 @@
 mod attaching;
 pub(super) mod carry;
 mod hooks;
+mod unchanged;
 mod upgrade;
 
 use nic_common::{policy::CopyPolicy, record::AttachRecord};
@@ -70,6 +71,17 @@ impl Switches {
     }
 }
 
+/// What attaching does to the programs of an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// There were none.
+    Attached,
+    /// They are replaced.
+    Upgraded,
+    /// They are what they would be, and stay.
+    Unchanged,
+}
+
 /// What attaching came to.
 #[derive(Debug)]
 pub struct Attached {
@@ -85,8 +97,8 @@ pub struct Attached {
     pub policy: CopyPolicy,
     /// What is switched on.
     pub switches: Switches,
-    /// Whether programs were replaced, not attached for the first time.
-    pub upgraded: bool,
+    /// What became of the programs that were there.
+    pub effect: Effect,
     /// What the user should know: why not native, why frags, what was cleared away.
     pub notes: Vec<String>,
 }
@@ -96,6 +108,11 @@ pub fn plan(nic: &Nic, options: &Options<'_>) -> Result<Attached> {
     let slot = Slot::of(&nic.link)?;
     let half_made = slot.is_half_made()?;
     let current = earlier(nic, slot)?.filter(|attachment| !attachment.is_stale());
+    if let Some(current) = &current
+        && let Some(unchanged) = unchanged::unchanged(nic, options, current)?
+    {
+        return Ok(unchanged);
+    }
     // What a killed attach left is cleared away before the next.
     if current.is_none() && !half_made {
         refuse_without_ethernet(nic)?;
@@ -113,7 +130,7 @@ pub fn plan(nic: &Nic, options: &Options<'_>) -> Result<Attached> {
         build: builds(nic)[0],
         policy: (options.policy)(policy),
         switches: Switches::of(options, current.as_ref().map(Attachment::record)),
-        upgraded: current.is_some(),
+        effect: if current.is_some() { Effect::Upgraded } else { Effect::Attached },
         notes,
     })
 }
@@ -149,6 +166,7 @@ fn planned_mode(
 }
 
 /// Attaches to `nic`, or replaces the programs that an earlier attach left there; counters go on.
+/// Where they are what they would be, nothing is loaded.
 ///
 /// # Errors
 ///
@@ -160,8 +178,7 @@ pub fn attach(_lock: &Lock, nic: &Nic, options: &Options<'_>) -> Result<Attached
     let mut notes: Vec<String> = left.iter().map(Error::in_one_line).collect();
     match earlier(nic, slot.clone())? {
         Some(attachment) if !attachment.is_stale() => {
-            return upgrade::upgrade(nic, options, &attachment)
-                .map_err(|error| in_attach(nic, error));
+            return again(nic, options, &attachment).map_err(|error| in_attach(nic, error));
         }
         Some(_) => {
             detach::remove(&slot)?;
@@ -184,6 +201,13 @@ pub fn attach(_lock: &Lock, nic: &Nic, options: &Options<'_>) -> Result<Attached
             slot::remove_directory_if_empty();
             Err(in_attach(nic, error))
         }
+    }
+}
+
+fn again(nic: &Nic, options: &Options<'_>, attachment: &Attachment) -> Result<Attached> {
+    match unchanged::unchanged(nic, options, attachment)? {
+        Some(unchanged) => Ok(unchanged),
+        None => upgrade::upgrade(nic, options, attachment),
     }
 }
 

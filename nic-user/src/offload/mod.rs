@@ -28,9 +28,9 @@ mod sys;
 mod tc_counters;
 mod test_run;
 
-pub use attach::{Attached, ModeWanted, Options, Switches, attach, first_mode, plan};
+pub use attach::{Attached, Effect, ModeWanted, Options, Switches, attach, first_mode, plan};
 pub use attachment::Attachment;
-pub use bpffs::{choose as choose_bpffs, existing_root};
+pub use bpffs::{choose as choose_bpffs, existing_root, path as bpffs_path};
 pub(crate) use btf::Btf;
 pub use detach::detach;
 pub use forward::ForwardPrograms;

@@ -6,8 +6,9 @@ use aya::programs::links::FdLink;
 use nic_common::{policy::CopyPolicy, record::AttachRecord};
 
 use super::{
-    Attached, ModeWanted, Options, Switches, blocked, builds,
+    Attached, Effect, ModeWanted, Options, Switches, blocked, builds,
     hooks::{attach_tc, link_xdp, pin_link},
+    unchanged::loaded_as,
     warnings,
 };
 use crate::{
@@ -45,7 +46,7 @@ impl Attaching<'_> {
         object.write_record(&record)?;
         pin_link(link, self.slot, slot::XDP_LINK)?;
         attach_tc(&mut object, self.nic, self.slot, &mut record, self.options.clsact)?;
-        Ok(self.attached(mode, build, policy, false))
+        Ok(self.attached(mode, build, policy, Effect::Attached))
     }
 
     pub fn attached(
@@ -53,7 +54,7 @@ impl Attaching<'_> {
         mode: XdpMode,
         build: Build,
         policy: CopyPolicy,
-        upgraded: bool,
+        effect: Effect,
     ) -> Attached {
         Attached {
             name: self.nic.name().to_owned(),
@@ -62,7 +63,7 @@ impl Attaching<'_> {
             build,
             policy,
             switches: self.switches,
-            upgraded,
+            effect,
             notes: self.notes,
         }
     }
@@ -155,6 +156,7 @@ impl Attaching<'_> {
             rx_queues: nic.max_rx_queues().max(1),
             tx_queues: nic.max_tx_queues().max(1),
             options: self.option_bits(build),
+            loaded_as: loaded_as(nic, self.switches),
             name: padded(&netlink::name::bytes(nic.name())),
             version: padded(env!("CARGO_PKG_VERSION").as_bytes()),
         })

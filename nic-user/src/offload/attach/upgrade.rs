@@ -5,10 +5,11 @@ use std::os::fd::AsFd;
 use nic_common::{policy::CopyPolicy, record::AttachRecord};
 
 use super::{
-    Attached, ModeWanted, Options, Switches,
+    Attached, Effect, ModeWanted, Options, Switches,
     attaching::{Attaching, now, padded, parameters},
     blocked, builds, carry,
     hooks::{attach_tc, pin_link},
+    unchanged::loaded_as,
 };
 use crate::{
     error::{Error, Result},
@@ -71,13 +72,14 @@ fn replace(
         rx_queues: parameters.rx_queues,
         tx_queues: parameters.tx_queues,
         options: attaching.option_bits(build) | kept,
+        loaded_as: loaded_as(nic, switches),
         name: padded(&netlink::name::bytes(nic.name())),
         version: padded(env!("CARGO_PKG_VERSION").as_bytes()),
         ..*attachment.record()
     };
     object.write_record(&record)?;
     attach_tc(&mut object, nic, slot, &mut record, options.clsact)?;
-    Ok(attaching.attached(mode, build, policy, true))
+    Ok(attaching.attached(mode, build, policy, Effect::Upgraded))
 }
 
 impl Attaching<'_> {

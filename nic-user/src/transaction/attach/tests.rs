@@ -1,10 +1,11 @@
 use super::*;
 use crate::{
     control::{
-        Undo, Whose,
+        Owner, Undo, Whose, apply_then,
         fake::{Fake, Fault},
-        wanted::from_arguments,
+        wanted::{Origin, from_arguments},
     },
+    error::Error,
     netlink::{
         ethtool::{
             channels::{ChannelCounts, Channels},
@@ -70,7 +71,7 @@ impl Lab {
 
     fn plan(&mut self, wishes: &[&str], mode: XdpMode) -> Result<Plan> {
         let wishes: Vec<String> = wishes.iter().map(|&wish| wish.into()).collect();
-        let wishes = from_arguments(&wishes)?;
+        let wishes = from_arguments(&wishes, &Origin::CommandLine)?;
         self.plan_desired(&wishes, mode)
     }
 

@@ -1,0 +1,77 @@
+//! Attaching again what is attached already.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use nic_common::record::AttachRecord;
+
+use super::{
+    Attached, Effect, ModeWanted, Options, Switches,
+    attaching::{padded, parameters},
+};
+use crate::{
+    error::Result,
+    netlink,
+    nic::{Nic, namespace, preflight},
+    offload::{
+        attachment::Attachment,
+        clsact,
+        object::{Build, OBJECT},
+    },
+};
+
+/// What is attached, if attaching with these options would come to the same: nothing has to be
+/// loaded.
+pub(super) fn unchanged(
+    nic: &Nic,
+    options: &Options<'_>,
+    attachment: &Attachment,
+) -> Result<Option<Attached>> {
+    let (record, mode, policy) = (attachment.record(), attachment.mode(), attachment.policy()?);
+    let switches = Switches::of(options, Some(record));
+    let is_same = record.layout == AttachRecord::LAYOUT
+        && record.loaded_as == loaded_as(nic, switches)
+        && is_of(nic, record)?
+        && (options.mode == ModeWanted::Auto || options.mode == ModeWanted::Only(mode))
+        && (options.policy)(policy) == policy
+        && record.has(AttachRecord::FOR_RINGS) == options.for_rings
+        && (record.has(AttachRecord::CLSACT) || !options.clsact)
+        && is_whole(nic, attachment)?;
+    let build = if record.has(AttachRecord::FRAGS) { Build::Frags } else { Build::SingleBuffer };
+    Ok(is_same.then(|| Attached {
+        name: nic.name().to_owned(),
+        ifindex: nic.ifindex(),
+        mode,
+        build,
+        policy,
+        switches,
+        effect: Effect::Unchanged,
+        notes: Vec::new(),
+    }))
+}
+
+/// Hash of the object and of all that is fixed when it is loaded. Another release of Rust may hash
+/// otherwise: then programs are replaced by the same ones once.
+pub(super) fn loaded_as(nic: &Nic, switches: Switches) -> u64 {
+    // What can be changed later does not count.
+    let fixed = parameters(nic, switches, nic_common::policy::CopyPolicy::DEFAULT, false);
+    let mut hasher = DefaultHasher::new();
+    (OBJECT, fixed.rx_queues, fixed.tx_queues, fixed.real_tx_queues).hash(&mut hasher);
+    (fixed.pull, fixed.log, preflight::needs_frags(nic)).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Whether the record calls the interface what it is called now, and knows where it is.
+fn is_of(nic: &Nic, record: &AttachRecord) -> Result<bool> {
+    Ok(record.ifindex == nic.ifindex()
+        && record.netns == namespace::current_cookie()?
+        && record.name == padded(&netlink::name::bytes(nic.name())))
+}
+
+/// Whether all programs are attached.
+fn is_whole(nic: &Nic, attachment: &Attachment) -> Result<bool> {
+    let has_tc = match attachment.record().has(AttachRecord::CLSACT) {
+        true => clsact::is_attached(nic)?,
+        false => attachment.tc_programs().iter().all(Option::is_some),
+    };
+    Ok(has_tc && attachment.xdp_program().is_some())
+}
