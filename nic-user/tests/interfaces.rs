@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use attached::{nic, nicctl, number, run, succeeded};
+use attached::{nic, nicctl, number, on, run, succeeded};
 use aya::Ebpf;
 use aya::programs::tc::{NlOptions, TcAttachOptions, TcHandle};
 use aya::programs::{SchedClassifier, TcAttachType};
@@ -85,14 +85,49 @@ fn several_interfaces_at_once_are_all_or_none() {
 }
 
 #[test]
-fn the_second_attach_upgrades_and_the_second_detach_does_nothing() {
+fn where_nothing_would_be_different_nothing_is_loaded() {
+    needs_root!();
+    let lab = Lab::new(Shape::default()).unwrap();
+    let host = lab.b();
+    let attach = |args: &[&str]| {
+        let args = [args, &["--json", "--detailed-exitcode"]].concat();
+        let output = nicctl(&on(host, "attach", &args));
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        (exit_code(&output), document["interfaces"][0]["changed"].as_bool().unwrap())
+    };
+    let programs = || {
+        let listed = &entries(host, &["list"])[0];
+        ["xdp_program", "ingress_program", "egress_program"].map(|program| listed[program].clone())
+    };
+    assert_eq!(attach(&["--dry-run"]), (5, true));
+    assert_eq!(attach(&["--rx-copybreak", "100"]), (5, true));
+    let loaded = programs();
+    for same in [&[][..], &["--rx-copybreak", "100"], &["--mode", "native"], &["--dry-run"]] {
+        assert_eq!(attach(same), (0, false), "{same:?}");
+    }
+    assert_eq!(programs(), loaded);
+    assert_eq!(run(host, "attach", &[]), "nic-b: unchanged, native mode, single-buffer build\n");
+    // What is missing is attached again, and what would be different is replaced.
+    attached::slot(host).detach_link("link_ingress").unwrap();
+    for other in [&[][..], &["--split", "off"], &["--pull"], &["--mode", "generic"]] {
+        assert_eq!(attach(other), (5, true), "{other:?}");
+        assert_eq!(attach(other), (0, false), "{other:?}");
+    }
+    // The programs know how many queues there are.
+    run(host, "set", &["channels.tx=2"]);
+    assert_eq!(attach(&[]), (5, true));
+    run(host, "detach", &[]);
+}
+
+#[test]
+fn attaching_otherwise_upgrades_and_the_second_detach_does_nothing() {
     needs_root!();
     let lab = Lab::new(Shape::default()).unwrap();
     let before = attached::both(&lab);
     assert!(run(lab.b(), "attach", &[]).contains("nic-b: attached"));
     let [first] = &entries(lab.b(), &["list"])[..] else { panic!("one") };
     send(&lab, 10);
-    assert!(run(lab.b(), "attach", &[]).contains("nic-b: upgraded"));
+    assert!(run(lab.b(), "attach", &["--log"]).contains("nic-b: upgraded"));
     let [second] = &entries(lab.b(), &["list"])[..] else { panic!("one") };
     assert_eq!(first["attached_at"], second["attached_at"]);
     assert_ne!(first["xdp_program"], second["xdp_program"]);
@@ -135,7 +170,7 @@ fn what_ip_netns_exec_attached_is_there_for_everybody() {
     let inside = succeeded(netns_exec(lab.b(), &["stats", "nic-b", "--json"]));
     let inside: Value = serde_json::from_str(&inside).unwrap();
     assert!(number(&inside, "/interfaces/0/total/rx/packets") >= 10);
-    assert!(succeeded(netns_exec(lab.b(), &["attach", "nic-b"])).contains("upgraded"));
+    assert!(succeeded(netns_exec(lab.b(), &["attach", "nic-b", "--log"])).contains("upgraded"));
     assert!(number(&attached::stats(lab.b())["total"], "/rx/packets") >= 10);
     assert_eq!(succeeded(netns_exec(lab.b(), &["detach", "nic-b"])), "nic-b: detached\n");
     assert!(entries(lab.b(), &["list"]).is_empty());
@@ -273,7 +308,8 @@ fn clsact_filters_count_are_upgraded_and_go() {
     };
     assert!(counted().iter().all(|&packets| packets >= 100));
     // The command keeps what it finds.
-    assert!(run(host, "attach", &[]).contains("upgraded"));
+    assert!(run(host, "attach", &[]).contains("unchanged"));
+    assert!(run(host, "attach", &["--log"]).contains("upgraded"));
     assert_eq!(entries(host, &["list"])[0]["tc"], "clsact");
     let after = counted();
     assert!(after.iter().all(|&packets| (200..220).contains(&packets)), "{after:?}");

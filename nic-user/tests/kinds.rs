@@ -178,7 +178,7 @@ fn another_policy_holds_from_the_next_frame_on() {
             CopyPolicy { rx_copybreak: 2048, max_linear: 60, split: true },
         ),
         // What is not named stays as it is.
-        (&[], CopyPolicy { rx_copybreak: 2048, max_linear: 60, split: true }),
+        (&["--log"], CopyPolicy { rx_copybreak: 2048, max_linear: 60, split: true }),
     ] {
         attached.again(args);
         let said = &attached.stats()["policy"];
@@ -461,8 +461,8 @@ fn small_packets_in_pieces_are_pulled_together() {
     let socket = host.run(|| UdpSocket::bind("127.0.0.1:0")).unwrap().unwrap();
     socket.connect("127.0.0.1:9").unwrap();
     let mut expected = [0; 4];
-    for (args, pulls) in [(&[][..], 0), (&["--pull"][..], 1)] {
-        attached.again(args);
+    for (args, pulls) in [(["--log"], 0), (["--pull"], 1)] {
+        attached.again(&args);
         for payload in [1, 100, 214, 215, 1000] {
             send_paged(&socket, &vec![0xa5; payload as usize]);
             let small = HEADERS + payload <= 256;

@@ -111,7 +111,7 @@ fn settings_come_with_the_programs_and_go_with_them() {
     // What is set on top is not attach's; and again nothing is left to do.
     run(host, "set", &["link.gro-max-size=100000"]);
     let again = run(host, "attach", &profile.args());
-    assert!(again.contains("upgraded") && again.contains("nothing to change"), "{again}");
+    assert!(again.contains("unchanged") && again.contains("nothing to change"), "{again}");
     let printed = document(&run(host, "detach", &["--json"]));
     let schema = document(&succeeded(nicctl(&["schema", "detach"])));
     assert_eq!(schema::mismatch(&schema, &printed), None);

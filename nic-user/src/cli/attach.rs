@@ -194,7 +194,8 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     }
     let lock = target::lock(&journals)?;
     let planned = plan()?;
-    let deadline = args.confirm.guard(planned.iter().any(Planned::is_to_change))?;
+    let guard = args.confirm.guard(planned.iter().any(Planned::is_to_change))?;
+    let deadline = guard.as_ref().map(|guard| guard.deadline);
     let manner = Manner { owner: &Owner::Attach, journals: &journals, deadline };
     let (mut done, result) = transaction::attach(&lock, planned, &options, manner);
     let failure = match result {

@@ -96,14 +96,12 @@ pub(super) enum Chosen {
 
 impl Chosen {
     fn new(names: &[String], all: bool) -> Result<Self> {
-        let mut names = names.iter().map(|name| InterfaceName::new(name));
-        match (all, names.len()) {
-            (true, _) => Ok(Self::All),
-            (false, 1) => match names.next() {
-                Some(name) => Ok(Self::One(name?)),
-                None => Ok(Self::Several(Vec::new())),
-            },
-            (false, _) => Ok(Self::Several(names.collect::<Result<_>>()?)),
+        match names {
+            _ if all => Ok(Self::All),
+            [name] => Ok(Self::One(InterfaceName::new(name)?)),
+            names => {
+                Ok(Self::Several(names.iter().map(InterfaceName::new).collect::<Result<_>>()?))
+            }
         }
     }
 

@@ -1,8 +1,9 @@
 //! `nicctl confirm`: keep what would be given back; and how to ask for that.
 
 use std::{
+    fmt,
     io::{self, BufRead, BufReader, Write},
-    process::{Command, Stdio},
+    process::{ChildStdin, Command, Stdio},
 };
 
 use clap::Args as ClapArgs;
@@ -102,13 +103,13 @@ pub(super) struct ConfirmArgs {
 }
 
 impl ConfirmArgs {
-    /// If so, and there is something to change: the deadline, for which a guard is at its post.
-    pub(super) fn guard(self, is_to_change: bool) -> Result<Option<Deadline>> {
+    /// If so, and there is something to change: a guard at its post.
+    pub(super) fn guard(self, is_to_change: bool) -> Result<Option<Guard>> {
         let Some(seconds) = self.confirm.filter(|_| is_to_change) else { return Ok(None) };
         let deadline = Deadline::within(seconds)?;
-        post(deadline)
+        let guard = Guard::post(deadline)
             .map_err(|error| Error::io("start the process that would give it back", &error))?;
-        Ok(Some(deadline))
+        Ok(Some(guard))
     }
 
     /// The seconds that are left for what was changed.
@@ -117,29 +118,42 @@ impl ConfirmArgs {
     }
 }
 
-/// Starts the guard, and waits until it cannot be ended any more by what ends this process.
-fn post(deadline: Deadline) -> io::Result<()> {
-    let mut guard = Command::new("/proc/self/exe")
-        .arg(guard::NAME)
-        .arg(deadline.0.to_string())
-        .arg("--bpffs")
-        .arg(bpffs_path())
-        .current_dir("/")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()?;
-    let mut said = String::new();
-    if let Some(stdout) = guard.stdout.take() {
-        BufReader::new(stdout).read_line(&mut said)?;
-    }
-    match said == guard::AT_POST {
-        true => Ok(()),
-        false => Err(io::Error::other(format!("it ended: {}", guard.wait()?))),
+/// A process that gives back what is not confirmed until the deadline.
+pub(super) struct Guard {
+    pub(super) deadline: Deadline,
+    /// When it is closed, by this process or with it, all is written down that there is to guard.
+    _changing: Option<ChildStdin>,
+}
+
+impl Guard {
+    /// Starts it, and waits until it cannot be ended any more by what ends this process.
+    fn post(deadline: Deadline) -> io::Result<Self> {
+        let mut guard = Command::new("/proc/self/exe")
+            .arg(guard::NAME)
+            .arg(deadline.0.to_string())
+            .arg("--bpffs")
+            .arg(bpffs_path())
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let mut said = String::new();
+        if let Some(stdout) = guard.stdout.take() {
+            BufReader::new(stdout).read_line(&mut said)?;
+        }
+        match said == guard::AT_POST {
+            true => Ok(Self { deadline, _changing: guard.stdin.take() }),
+            false => Err(io::Error::other(format!("it ended: {}", guard.wait()?))),
+        }
     }
 }
 
 /// Says how to keep what was changed.
-pub(super) fn write_how(interface: &str, seconds: u32, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn write_how(
+    interface: &str,
+    seconds: impl fmt::Display,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     writeln!(out, "{interface}: given back in {seconds} s, unless: nicctl confirm {interface}")
 }

@@ -26,7 +26,8 @@ use crate::{
 /// back the settings that attach changed, with its profile or because XDP needs it. What `nicctl
 /// apply` and `set` changed stays; `nicctl restore` gives it back. A setting that somebody else has
 /// changed since is left alone, and named. It does not matter where one of these was interrupted.
-/// That there was nothing to undo is a success.
+/// Changes that wait to be confirmed are taken back first. That there was nothing to undo is a
+/// success.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -93,6 +94,8 @@ struct Entry {
     ifindex: u32,
     /// Whether anything was attached.
     was_attached: bool,
+    /// Whether changes waited to be confirmed, and were taken back first, or would be.
+    unconfirmed_taken_back: bool,
     /// Settings that were given back, or would be.
     given_back: Vec<ChangeEntry>,
     /// Settings that could not be given back.
@@ -219,6 +222,10 @@ fn report(args: &Args, outcomes: Vec<Outcome>, out: &mut dyn Write) -> io::Resul
             (true, true) => "would detach",
         };
         writeln!(out, "{name}: {what}")?;
+        if detached.was_unconfirmed {
+            let taken = if args.dry_run { "would be taken" } else { "were taken" };
+            writeln!(out, "{name}: changes that were not confirmed {taken} back")?;
+        }
         match detached.settings {
             Some(SettingsLeft::GivenBack(restored)) => {
                 text::write_restored(&restored, out, Style::for_stdout())?;
@@ -243,6 +250,7 @@ impl From<Outcome> for Entry {
             name,
             ifindex,
             was_attached: detached.was_attached,
+            unconfirmed_taken_back: detached.was_unconfirmed,
             given_back: given.iter().flat_map(|g| &g.changes).map(ChangeEntry::from).collect(),
             left: given.iter().flat_map(|g| &g.left).map(LeftEntry::from).collect(),
             foreign: foreign.iter().flat_map(|it| &it.foreign).map(ForeignEntry::from).collect(),

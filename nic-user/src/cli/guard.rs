@@ -1,6 +1,10 @@
 //! `nicctl guard`: gives back at a deadline what nobody has confirmed. Only nicctl calls it.
 
-use std::{io::Write, thread, time::Duration};
+use std::{
+    io::{self, Write},
+    thread,
+    time::Duration,
+};
 
 use nix::unistd::setsid;
 
@@ -31,14 +35,13 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     setsid().map_err(|error| Error::io("begin a session", &error.into()))?;
     write!(out, "{AT_POST}")?;
     out.flush()?;
+    // Whoever posted it has written down everything, or is killed.
+    io::copy(&mut io::stdin(), &mut io::sink()).map_err(|error| Error::io("wait", &error))?;
     let (deadline, journals) = (Deadline(args.deadline), Journals::system());
-    let mut was_there = false;
     while let Some(left) = deadline.left()? {
-        let is_there = waits(&journals, deadline)?;
-        if was_there && !is_there {
+        if !waits(&journals, deadline)? {
             return Ok(());
         }
-        was_there = is_there;
         thread::sleep(PAUSE.min(Duration::from_secs(left)));
     }
     // Whoever has the lock gives back what is overdue.

@@ -105,9 +105,14 @@ pub(super) fn carry_out(
     let lock = target::lock(journals)?;
     let planned = plans(chosen, wish, journals)?;
     let is_to_change = planned.iter().any(|(_, plan)| !plan.is_empty());
-    let deadline = options.confirm.guard(is_to_change)?;
+    let guard = options.confirm.guard(is_to_change)?;
+    let deadline = guard.as_ref().map(|guard| guard.deadline);
     let manner = Manner { owner, journals, deadline };
-    let (mut reports, _) = transaction::apply(&lock, planned, manner);
+    let (mut reports, result) = transaction::apply(&lock, planned, manner);
+    if reports.iter().all(|report| report.failure.is_none()) {
+        // It was refused before anything was begun, or all is done.
+        result?;
+    }
     for report in &mut reports {
         for former in subject::former_settings(&report.interface, journals)? {
             forget(&former, journals, &mut report.notes)?;

@@ -17,10 +17,11 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// `nicctl`, in whatever namespace this is.
 pub fn nicctl<S: AsRef<str>>(args: &[S]) -> Output {
-    command(args).output().unwrap()
+    command_of(args).output().unwrap()
 }
 
-fn command<S: AsRef<str>>(args: &[S]) -> Command {
+/// `nicctl`, not run yet.
+pub fn command_of<S: AsRef<str>>(args: &[S]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nicctl"));
     command.args(args.iter().map(AsRef::as_ref));
     command
@@ -47,7 +48,7 @@ pub fn succeeded(output: Output) -> String {
 
 /// Starts `nicctl VERB IFACE --netns HOST ARGS`, silently.
 pub fn start(host: &Host, verb: &str, args: &[&str]) -> Child {
-    let mut command = command(&on(host, verb, args));
+    let mut command = command_of(&on(host, verb, args));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 

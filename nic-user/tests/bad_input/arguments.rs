@@ -70,7 +70,7 @@ fn names_of_any_bytes_are_managed() {
         };
         let attached = format!("{shown}: attached, native mode");
         assert!(on(&["attach"]).starts_with(&attached), "{shown}");
-        assert!(on(&["attach"]).contains("upgraded"), "{shown}");
+        assert!(on(&["attach", "--log"]).contains("upgraded"), "{shown}");
         assert!(run(&["list"]).contains(shown), "{shown}");
         assert!(on(&["stats"]).contains("QUEUE"), "{shown}");
         on(&["set", "link.mtu=1400"]);

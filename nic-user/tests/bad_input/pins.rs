@@ -143,7 +143,7 @@ fn a_record_that_claims_any_number_of_queues_changes_nothing() {
     let sandbox = Sandbox::new();
     sandbox.attach();
     let record = MapData::from_pin(sandbox.slot().join("record")).unwrap();
-    let mut record: Array<_, [u32; 22]> = aya::maps::Map::Array(record).try_into().unwrap();
+    let mut record: Array<_, [u32; 24]> = aya::maps::Map::Array(record).try_into().unwrap();
     let mut words = record.get(&0, 0).unwrap();
     // rx_queues and tx_queues
     words[10..12].fill(u32::MAX);

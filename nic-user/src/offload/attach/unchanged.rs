@@ -2,11 +2,12 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use nic_common::record::AttachRecord;
+use nic_common::{policy::CopyPolicy, record::AttachRecord};
 
 use super::{
     Attached, Effect, ModeWanted, Options, Switches,
     attaching::{padded, parameters},
+    carry,
 };
 use crate::{
     error::Result,
@@ -16,6 +17,7 @@ use crate::{
         attachment::Attachment,
         clsact,
         object::{Build, OBJECT},
+        pinned, slot,
     },
 };
 
@@ -53,7 +55,7 @@ pub(super) fn unchanged(
 /// otherwise: then programs are replaced by the same ones once.
 pub(super) fn loaded_as(nic: &Nic, switches: Switches) -> u64 {
     // What can be changed later does not count.
-    let fixed = parameters(nic, switches, nic_common::policy::CopyPolicy::DEFAULT, false);
+    let fixed = parameters(nic, switches, CopyPolicy::DEFAULT, false);
     let mut hasher = DefaultHasher::new();
     (OBJECT, fixed.rx_queues, fixed.tx_queues, fixed.real_tx_queues).hash(&mut hasher);
     (fixed.pull, fixed.log, preflight::needs_frags(nic)).hash(&mut hasher);
@@ -67,8 +69,14 @@ fn is_of(nic: &Nic, record: &AttachRecord) -> Result<bool> {
         && record.name == padded(&netlink::name::bytes(nic.name())))
 }
 
-/// Whether all programs are attached.
+/// Whether all programs are attached, and all maps are there and what they have to be.
 fn is_whole(nic: &Nic, attachment: &Attachment) -> Result<bool> {
+    let slot = attachment.slot();
+    pinned::check_maps(slot)?;
+    let is_missing = |pin: &&str| !slot.pin(pin).exists();
+    if slot::MAPS.iter().any(is_missing) || !carry::others(slot)?.is_empty() {
+        return Ok(false);
+    }
     let has_tc = match attachment.record().has(AttachRecord::CLSACT) {
         true => clsact::is_attached(nic)?,
         false => attachment.tc_programs().iter().all(Option::is_some),
