@@ -66,7 +66,7 @@ pub(super) struct Args {
     in_kernel: bool,
 
     /// The network namespace that the interfaces are in, as `ip netns` names it
-    #[arg(long, value_name = "NAME", value_parser = name::utf8())]
+    #[arg(long, value_name = "NAME", value_parser = name::namespace())]
     netns: Option<String>,
 
     /// Say what happened every SECS seconds, 0.1 to 86400, not only at the end

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
-    nic::{InterfaceName, Nic, namespace},
+    nic::{InterfaceName, Nic},
 };
 
 /// The rings of one user at an interface. Dropping it gives their frames to the kernel again, and
@@ -51,7 +51,7 @@ impl Rings {
     }
 
     fn open_locked(lock: &Lock, nic: &Nic) -> Result<Self> {
-        let slot = Slot::new(namespace::current_cookie()?, nic.ifindex());
+        let slot = Slot::of(&nic.link)?;
         let attachment = Attachment::of(slot.clone())?;
         if attachment.is_none_or(|attachment| attachment.xdp_program().is_none()) {
             attach_for_rings(lock, nic)?;
@@ -113,7 +113,8 @@ impl Rings {
         }
         self.clear_all()?;
         let is_ours = self.slot.is_at(&self.presence)
-            && pinned::read_record(&self.slot)?.has(AttachRecord::FOR_RINGS);
+            && pinned::read_record_if_there(&self.slot)?
+                .is_some_and(|record| record.has(AttachRecord::FOR_RINGS));
         if is_ours {
             detach::detach(&lock, &self.slot)?;
         }
