@@ -28,7 +28,7 @@ mod sys;
 mod tc_counters;
 mod test_run;
 
-pub use attach::{Attached, ModeWanted, Options, Switches, attach, first_mode, plan};
+pub use attach::{Attached, Choice, Hooks, ModeWanted, Options, Switches, attach, choose, plan};
 pub use attachment::Attachment;
 pub use bpffs::{choose as choose_bpffs, existing_root};
 pub(crate) use btf::Btf;
