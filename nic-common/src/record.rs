@@ -20,7 +20,7 @@ pub struct AttachRecord {
     pub netns: u64,
     /// Interface index in that namespace.
     pub ifindex: u32,
-    /// XDP mode: `XDP_FLAGS_DRV_MODE`, `XDP_FLAGS_SKB_MODE` or `XDP_FLAGS_HW_MODE`.
+    /// XDP mode: `XDP_FLAGS_DRV_MODE`, `XDP_FLAGS_SKB_MODE` or `XDP_FLAGS_HW_MODE`; 0 at TC alone.
     pub mode: u32,
     /// Entries of the maps of receive counters.
     pub rx_queues: u32,
@@ -55,6 +55,8 @@ impl AttachRecord {
     pub const OWN_QDISC: u64 = 1 << 4;
     /// Attached by a user of rings: the last of them to close detaches.
     pub const FOR_RINGS: u64 = 1 << 5;
+    /// XDP was added by a user of rings: the last of them to close leaves TC alone.
+    pub const XDP_FOR_RINGS: u64 = 1 << 6;
 
     /// Nothing attached.
     pub const EMPTY: Self = Self {

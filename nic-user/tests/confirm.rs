@@ -140,14 +140,13 @@ fn if_the_guard_is_killed_the_next_command_gives_back() {
     let profile = tempfile::NamedTempFile::new().unwrap();
     fs::write(profile.path(), "[match]\ndriver = \"none\"\n[link]\nmtu = 1200\n").unwrap();
     let path = profile.path().to_str().unwrap();
-    let mut said = String::new();
     assert!(poll(|| {
+        // The command of another test may come first.
         let (code, error) = refusal(host, "apply", &["--profile", path]);
         assert_eq!(code, Some(7), "{error}");
-        said += &error;
         mtu(host) == 1500
     }));
-    assert!(said.contains("nic-b: not confirmed in time: given back"), "{said}");
+    assert!(guards(host).is_empty());
 }
 
 #[test]

@@ -17,8 +17,10 @@ use nic_common::policy::CopyPolicy;
 use nic_user::lab::bpf::map::Counters;
 use nic_user::lab::traffic::{self, IpVersion};
 use nic_user::lab::{Host, Lab, Shape};
+use nic_user::netlink::link::XdpMode;
 use nic_user::netlink::link_edit::VethEnd;
 use nic_user::netlink::qdisc::Clsact;
+use nic_user::nic::mode::Mode;
 use nic_user::nic::namespace::NAMED_DIR;
 use nic_user::offload::{self, Attached, Effect, Lock, ModeWanted, Options};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
@@ -63,7 +65,7 @@ fn several_interfaces_at_once_are_all_or_none() {
     assert!(entries(host, &["list"]).is_empty());
 
     let all = ["nic-b", "nic-c", "nic-d"];
-    let attached = entries(host, &[&["attach"], &all[..]].concat());
+    let attached = entries(host, &[&["attach", "--mode", "native"], &all[..]].concat());
     assert_eq!(names(&attached), all);
     let mut listed = entries(host, &["list"]);
     listed.sort_by_key(|entry| entry["name"].to_string());
@@ -124,7 +126,7 @@ fn attaching_otherwise_upgrades_and_the_second_detach_does_nothing() {
     needs_root!();
     let lab = Lab::new(Shape::default()).unwrap();
     let before = attached::both(&lab);
-    assert!(run(lab.b(), "attach", &[]).contains("nic-b: attached"));
+    assert!(run(lab.b(), "attach", &["--mode", "native"]).contains("nic-b: attached"));
     let [first] = &entries(lab.b(), &["list"])[..] else { panic!("one") };
     send(&lab, 10);
     assert!(run(lab.b(), "attach", &["--log"]).contains("nic-b: upgraded"));
@@ -160,7 +162,7 @@ fn netns_exec(host: &Host, args: &[&str]) -> Output {
 fn what_ip_netns_exec_attached_is_there_for_everybody() {
     needs_root!();
     let lab = Lab::new(Shape::default()).unwrap();
-    succeeded(netns_exec(lab.b(), &["attach", "nic-b"]));
+    succeeded(netns_exec(lab.b(), &["attach", "nic-b", "--mode", "native"]));
     assert_eq!(names(&entries(lab.b(), &["list"])), ["nic-b"]);
     send(&lab, 10);
     // By the name of the namespace from outside, as the only one there is from inside.
@@ -183,7 +185,7 @@ fn a_renamed_interface_goes_by_its_new_name() {
     let lab = Lab::new(Shape::default()).unwrap();
     let host = lab.b();
     let netns = ["--netns", host.netns_name()];
-    run(host, "attach", &[]);
+    run(host, "attach", &["--mode", "native"]);
     send(&lab, 10);
     attached::rename(host, "nic-new");
     let on = |verb: &str, name: &str| nicctl(&[&[verb, name], &netns[..]].concat());
@@ -206,7 +208,7 @@ fn a_vanished_interface_is_called_gone_and_a_new_one_of_its_name_is_another() {
     needs_root!();
     let lab = Lab::new(Shape::default()).unwrap();
     let (a, b) = (lab.a(), lab.b());
-    run(b, "attach", &[]);
+    run(b, "attach", &["--mode", "native"]);
     let old = b.ifindex();
     a.links(|links| links.delete(a.ifindex())).unwrap();
 
@@ -242,12 +244,14 @@ fn pins_of_a_vanished_interface_are_detached_by_its_name() {
     assert_eq!(exit_code(&again), 3);
 }
 
+const NATIVE: Mode = Mode::Xdp(XdpMode::Native);
+
 /// Attaches through the library, with filters of a clsact qdisc.
-fn attach_clsact(host: &Host) -> Attached {
+fn attach_clsact(host: &Host, mode: Mode) -> Attached {
     let attach = || {
         let lock = Lock::take(|_| {})?;
         let policy = |base: CopyPolicy| base;
-        let mode = ModeWanted::Auto;
+        let mode = ModeWanted::Only(mode);
         let options = Options {
             mode,
             policy: &policy,
@@ -297,7 +301,7 @@ fn clsact_filters_count_are_upgraded_and_go() {
     needs_root!();
     let lab = Lab::new(Shape::default()).unwrap();
     let host = lab.b();
-    assert_eq!(attach_clsact(host).effect, Effect::Attached);
+    assert_eq!(attach_clsact(host, NATIVE).effect, Effect::Attached);
     assert_eq!(clsact(host), (true, true));
     assert_eq!(entries(host, &["list"])[0]["tc"], "clsact");
     let counted = || {
@@ -318,11 +322,33 @@ fn clsact_filters_count_are_upgraded_and_go() {
 }
 
 #[test]
+fn filters_alone_are_an_attachment_until_their_interface_goes() {
+    needs_root!();
+    let lab = Lab::new(Shape::default()).unwrap();
+    let host = lab.b();
+    attach_clsact(host, Mode::Tc);
+    let listed = || entries(host, &["list"])[0].clone();
+    assert_eq!((&listed()["mode"], &listed()["stale"]), (&"tc".into(), &false.into()));
+    send(&lab, 100);
+    assert!(number(&attached::stats(host)["total"], "/ingress/packets") >= 100);
+    assert!(run(host, "attach", &["--mode", "native"]).contains("upgraded"));
+    assert!(run(host, "attach", &["--mode", "tc"]).contains("upgraded"));
+    assert!(number(&attached::stats(host)["total"], "/ingress/packets") >= 100);
+    run(host, "detach", &[]);
+    assert_eq!(clsact(host), (false, false));
+
+    attach_clsact(host, Mode::Tc);
+    lab.a().links(|links| links.delete(lab.a().ifindex())).unwrap();
+    assert_eq!((&listed()["mode"], &listed()["stale"]), (&"gone".into(), &true.into()));
+    assert_eq!(run(host, "detach", &[]), "nic-b: detached\n");
+}
+
+#[test]
 fn filters_whose_record_cannot_be_read_are_not_taken_for_none() {
     needs_root!();
     let lab = Lab::new(Shape::default()).unwrap();
     let host = lab.b();
-    attach_clsact(host);
+    attach_clsact(host, NATIVE);
     let slot = attached::slot(host);
     let (record, aside) = (slot.pin("record"), slot.pin("aside"));
     fs::rename(&record, &aside).unwrap();
@@ -344,12 +370,12 @@ fn a_clsact_qdisc_of_somebody_else_stays() {
     let host = lab.b();
     let add = || Clsact::open().unwrap().add(host.ifindex()).unwrap();
     assert!(host.run(add).unwrap());
-    attach_clsact(host);
+    attach_clsact(host, NATIVE);
     run(host, "detach", &[]);
     assert_eq!(clsact(host), (true, false));
 
     add_foreign_filter(host);
-    attach_clsact(host);
+    attach_clsact(host, NATIVE);
     run(host, "detach", &[]);
     assert_eq!(clsact(host), (true, true));
 }
@@ -359,7 +385,7 @@ fn a_filter_that_somebody_hung_on_our_qdisc_stays() {
     needs_root!();
     let lab = Lab::new(Shape::default()).unwrap();
     let host = lab.b();
-    attach_clsact(host);
+    attach_clsact(host, NATIVE);
     add_foreign_filter(host);
     run(host, "detach", &[]);
     assert_eq!(clsact(host), (true, true));

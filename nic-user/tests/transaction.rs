@@ -172,7 +172,7 @@ fn programs_that_are_refused_give_the_settings_back() {
     assert_untouched(host, "nic-b", &before);
     // Without a wish for the mode, there is another one.
     let said = succeeded(attach(host, &["nic-b"], &profile.args()));
-    assert!(said.contains("attached, generic mode"), "{said}");
+    assert!(said.contains("attached, tc mode"), "{said}");
     run(host, "detach", &[]);
     assert_untouched(host, "nic-b", &before);
 }
@@ -263,7 +263,8 @@ fn an_mtu_that_single_buffers_do_not_hold_takes_the_frags_build() {
     lab.a().links(|links| links.set_mtu(lab.a().ifindex(), 9000)).unwrap();
     let profile = ProfileFile::new("[link]\nmtu = 9000\n");
     for args in [&["--dry-run"][..], &[]] {
-        let said = run(host, "attach", &[&profile.args()[..], args].concat());
+        let native = ["--mode", "native"];
+        let said = run(host, "attach", &[&profile.args()[..], &native, args].concat());
         assert!(said.contains("attach, native mode, frags build") || args.is_empty(), "{said}");
         assert!(said.contains("attached, native mode, frags build") || !args.is_empty(), "{said}");
     }

@@ -21,8 +21,8 @@ use crate::{
     },
     error::{Error, Result},
     netlink::link::XdpMode,
-    nic::Nic,
-    offload::{self, Attached, Effect, ModeWanted, Options, Switches},
+    nic::{Nic, mode},
+    offload::{self, Attached, Build, Effect, ModeWanted, Options, Switches},
     report::{
         json::{self, Version},
         style::Style,
@@ -30,10 +30,11 @@ use crate::{
     transaction::{self, Done, Manner, Planned},
 };
 
-/// How XDP runs.
+/// Where frames are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Mode {
-    /// as it is attached already; else native if the driver can, else generic; says which, and why
+    /// as it is attached already; else what costs this kind of interface least, and does all that
+    /// is asked for: native, tc, or generic; says which, and why
     Auto,
     /// in the driver, before there is a socket buffer
     Native,
@@ -41,6 +42,8 @@ pub(super) enum Mode {
     Generic,
     /// on the card itself
     Offload,
+    /// without XDP: what TC counts, and nothing else; beside XDP programs of others, too
+    Tc,
 }
 
 /// Attach to interfaces: count and mark every frame, drop none
@@ -48,8 +51,9 @@ pub(super) enum Mode {
 /// Loads the XDP and TC programs, attaches them and pins them in bpffs, so that they outlive this
 /// process. Checks first what the driver needs, and says what is missing. Attaching again upgrades
 /// the programs in place: counters are kept, no packet goes uncounted, and what is not named stays
-/// as it is; where nothing would be different, nothing is loaded. A program of somebody else is never removed. A bond, VLAN or team is resolved to the
-/// interfaces below it.
+/// as it is; where nothing would be different, nothing is loaded. A program of somebody else is
+/// never removed: where one is at XDP, mode auto counts at TC alone. A bond, VLAN or team is
+/// resolved to the interfaces below it.
 ///
 /// Settings that XDP does not run with, and those of a profile, are changed first; programs and
 /// settings together, or neither. `nicctl detach` gives them back.
@@ -72,7 +76,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAME|FILE", value_parser = name::utf8())]
     profile: Option<String>,
 
-    /// Where the XDP program runs
+    /// Where frames are counted
     #[arg(long, value_enum, value_name = "MODE", default_value = "auto")]
     mode: Mode,
 
@@ -133,10 +137,12 @@ struct Entry {
     name: String,
     /// Its index in its network namespace.
     ifindex: u32,
-    /// XDP mode: `native`, `generic` or `offload`.
+    /// Where frames are counted: XDP mode `native`, `generic` or `offload`, or `tc` without XDP.
     mode: &'static str,
-    /// Build of the XDP program: `single-buffer` or `frags`.
-    build: &'static str,
+    /// Why it is this mode; null if it was named.
+    why: Option<String>,
+    /// Build of the XDP program: `single-buffer` or `frags`; null without one.
+    build: Option<&'static str>,
     /// Frames of up to so many bytes are copied whole.
     rx_copybreak: u16,
     /// Headers of up to so many bytes are split off.
@@ -157,7 +163,7 @@ struct Entry {
     settings: Vec<StepReportEntry>,
     /// After a failure: settings that could not be given back.
     left: Vec<LeftEntry>,
-    /// Why it is not native, why it is the frags build, what else there is to know.
+    /// Why it is the frags build, what else there is to know.
     notes: Vec<String>,
 }
 
@@ -170,9 +176,10 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let options = Options {
         mode: match args.mode {
             Mode::Auto => ModeWanted::Auto,
-            Mode::Native => ModeWanted::Only(XdpMode::Native),
-            Mode::Generic => ModeWanted::Only(XdpMode::Generic),
-            Mode::Offload => ModeWanted::Only(XdpMode::Offload),
+            Mode::Native => ModeWanted::Only(mode::Mode::Xdp(XdpMode::Native)),
+            Mode::Generic => ModeWanted::Only(mode::Mode::Xdp(XdpMode::Generic)),
+            Mode::Offload => ModeWanted::Only(mode::Mode::Xdp(XdpMode::Offload)),
+            Mode::Tc => ModeWanted::Only(mode::Mode::Tc),
         },
         policy: &policy,
         pull: args.pull.map(|switch| switch == Switch::On),
@@ -264,8 +271,9 @@ impl Outcome {
         Entry {
             name: programs.name,
             ifindex: programs.ifindex,
-            mode: programs.mode.name(),
-            build: programs.build.name(),
+            mode: programs.hooks.mode().name(),
+            why: programs.why,
+            build: programs.hooks.build().map(Build::name),
             rx_copybreak: programs.policy.rx_copybreak,
             max_linear: programs.policy.max_linear,
             split: programs.policy.split,
@@ -338,11 +346,16 @@ fn report(
             (Effect::Upgraded, true) => "would upgrade",
             (Effect::Unchanged, _) => "unchanged",
         };
-        let (mode, build) = (one.mode.name(), one.build.name());
+        let mode = one.hooks.mode().name();
+        let build = one.hooks.build().map(|build| format!(", {} build", build.name()));
+        let build = build.unwrap_or_default();
         let on = |on: bool, what: &'static str| if on { what } else { "" };
         let Switches { pull, log } = one.switches;
         let switches = [on(pull, ", pull"), on(log, ", log")].concat();
-        writeln!(out, "{}: {verb}, {mode} mode, {build} build{switches}", one.name)?;
+        writeln!(out, "{}: {verb}, {mode} mode{build}{switches}", one.name)?;
+        if let Some(why) = one.why {
+            writeln!(out, "  {mode} mode: {why}")?;
+        }
         for note in one.notes {
             writeln!(out, "  {note}")?;
         }

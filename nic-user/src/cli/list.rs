@@ -15,6 +15,7 @@ use crate::{
     control::Journals,
     error::Result,
     nic::{census::Presence, namespace},
+    offload::Build,
     report::{
         json::{self, Version},
         style::Style,
@@ -96,10 +97,11 @@ struct Entry {
     ifindex: u32,
     /// The network namespace, unless it is the present one.
     netns: Option<String>,
-    /// XDP mode: `native`, `generic` or `offload`; `gone`, `partial` or `half-made` otherwise.
+    /// XDP mode: `native`, `generic` or `offload`; `tc` without XDP; `gone`, `partial` or
+    /// `half-made` otherwise.
     mode: &'static str,
-    /// Build of the XDP program: `single-buffer` or `frags`.
-    build: &'static str,
+    /// Build of the XDP program: `single-buffer` or `frags`; null without one.
+    build: Option<&'static str>,
     /// How the TC programs are attached: `tcx` or `clsact`.
     tc: &'static str,
     /// Whether TC ingress pulls small packets together.
@@ -108,7 +110,7 @@ struct Entry {
     log: bool,
     /// When it was first attached (RFC 3339).
     attached_at: String,
-    /// Id of the XDP program; null if the interface is gone.
+    /// Id of the XDP program; null without one.
     xdp_program: Option<u32>,
     /// Id of the TC ingress program, where it is a TCX link.
     ingress_program: Option<u32>,
@@ -246,7 +248,7 @@ impl From<Located> for Entry {
             ifindex: attachment.ifindex(),
             netns,
             mode: attachment.state(),
-            build: if record.has(AttachRecord::FRAGS) { "frags" } else { "single-buffer" },
+            build: attachment.build().map(Build::name),
             tc: if record.has(AttachRecord::CLSACT) { "clsact" } else { "tcx" },
             pull: record.has(AttachRecord::PULL),
             log: record.has(AttachRecord::LOG),

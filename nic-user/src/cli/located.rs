@@ -139,6 +139,7 @@ fn snapshot(located: Located) -> Result<Snapshot> {
         ifindex: attachment.ifindex(),
         netns,
         mode: attachment.state().to_owned(),
+        not_at_xdp: attachment.not_at_xdp(),
         policy,
         attached_at: attachment.attached_at(),
         taken_at: std::time::Instant::now(),

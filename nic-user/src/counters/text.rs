@@ -45,7 +45,14 @@ pub fn write_counters(
     let split = if policy.split { "on" } else { "off" };
     let (copybreak, linear) = (policy.rx_copybreak, policy.max_linear);
     writeln!(out, "rx-copybreak {copybreak}, max-linear {linear}, split {split}")?;
-    counter_table(queues).write(out, style)?;
+    counter_table(snapshot, queues).write(out, style)?;
+    if let Some(why) = snapshot.not_at_xdp {
+        let missing = format!(
+            "verdicts, lengths of frames and headers, and what is malformed, tunnelled or tagged: \
+             {why}; RX is what TC ingress counts, after GRO"
+        );
+        paragraph::write_text(out, style, ("missing", LABEL), &missing)?;
+    }
     for (label, items) in paragraphs(&queues.total) {
         paragraph::write_items(out, style, (label, LABEL), &items)?;
     }
@@ -99,15 +106,21 @@ fn write_heading(
     }
 }
 
-fn counter_table(queues: &Queues) -> Table<8> {
+fn counter_table(snapshot: &Snapshot, queues: &Queues) -> Table<8> {
     const TITLES: [&str; 8] =
         ["QUEUE", "RX PACKETS", "RX BYTES", "COPY", "SPLIT", "WHOLE", "TX PACKETS", "TX BYTES"];
     let cells = |label: String, sides: &Sides| {
-        let verdict = |verdict| number::count(sides.rx.verdict(verdict));
+        let (packets, bytes, verdict): (_, _, &dyn Fn(Verdict) -> String) =
+            match snapshot.not_at_xdp {
+                None => (sides.rx.packets(), sides.rx.bytes, &|verdict| {
+                    number::count(sides.rx.verdict(verdict))
+                }),
+                Some(_) => (sides.ingress.packets, sides.ingress.bytes, &|_| "-".into()),
+            };
         [
             label,
-            number::count(sides.rx.packets()),
-            number::bytes(sides.rx.bytes),
+            number::count(packets),
+            number::bytes(bytes),
             verdict(Verdict::Copy),
             verdict(Verdict::Split),
             verdict(Verdict::Whole),

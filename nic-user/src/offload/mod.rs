@@ -28,7 +28,9 @@ mod sys;
 mod tc_counters;
 mod test_run;
 
-pub use attach::{Attached, Effect, ModeWanted, Options, Switches, attach, first_mode, plan};
+pub use attach::{
+    Attached, Choice, Effect, Hooks, ModeWanted, Options, Switches, attach, choose, plan,
+};
 pub use attachment::Attachment;
 pub use bpffs::{choose as choose_bpffs, existing_root, path as bpffs_path};
 pub(crate) use btf::Btf;

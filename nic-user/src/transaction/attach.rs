@@ -13,9 +13,8 @@ use crate::{
         rules,
     },
     error::Result,
-    netlink::link::XdpMode,
-    nic::Nic,
-    offload::{self, Attached, Attachment, Effect, Lock, ModeWanted, Options, Slot},
+    nic::{Nic, mode::Mode},
+    offload::{self, Attached, Attachment, Choice, Effect, Lock, ModeWanted, Options, Slot},
 };
 
 /// What attaching to one interface would come to.
@@ -57,18 +56,16 @@ pub fn plan(
     journals: &Journals,
 ) -> Result<Planned> {
     let mut planner = Planner::new(nic, profile, options, journals)?;
-    let first = offload::first_mode(planner.device.nic(), options.mode)?;
-    let (settings, programs) = match planner.plan(first) {
-        // What keeps a native program from this interface may be no matter to a generic one.
-        Err(native) if options.mode == ModeWanted::Auto && first == XdpMode::Native => {
-            let (settings, mut programs) =
-                planner.plan(XdpMode::Generic).map_err(|_| native.clone())?;
-            programs.notes.insert(0, format!("generic mode: {native}"));
-            (settings, programs)
+    let Choice { first, then, why } = offload::choose(planner.device.nic(), options)?;
+    let (settings, programs, why) = match (planner.plan(first), then) {
+        // What keeps the first mode from this interface may be no matter to the other.
+        (Err(error), Some(then)) => {
+            let (settings, programs) = planner.plan(then).map_err(|_| error.clone())?;
+            (settings, programs, Some(error.to_string()))
         }
-        planned => planned?,
+        (planned, _) => planned.map(|(settings, programs)| (settings, programs, why))?,
     };
-    Ok(Planned { device: planner.device, settings, programs })
+    Ok(Planned { device: planner.device, settings, programs: Attached { why, ..programs } })
 }
 
 struct Planner<'a> {
@@ -96,15 +93,15 @@ impl<'a> Planner<'a> {
         Ok(Self { device, wishes, options, journals })
     }
 
-    fn plan(&mut self, mode: XdpMode) -> Result<(Plan, Attached)> {
+    fn plan(&mut self, mode: Mode) -> Result<(Plan, Attached)> {
         let settings = self.settings(mode)?;
         let expected = settings.applied_to(self.device.nic());
-        let options = Options { mode: ModeWanted::Only(mode), ..*self.options };
-        Ok((settings, offload::plan(&expected, &options)?))
+        Ok((settings, offload::plan(&expected, self.options, mode)?))
     }
 
-    fn settings(&mut self, mode: XdpMode) -> Result<Plan> {
-        let needs = rules::needs_of_xdp(self.device.nic(), mode);
+    fn settings(&mut self, mode: Mode) -> Result<Plan> {
+        let needs = mode.xdp().map(|xdp| rules::needs_of_xdp(self.device.nic(), xdp));
+        let needs = needs.unwrap_or_default();
         if self.wishes.is_empty() && needs.is_empty() {
             return Ok(Plan::nothing(self.device.identity()));
         }
@@ -114,10 +111,10 @@ impl<'a> Planner<'a> {
 
     /// The program that settings must not get in the way of: the one that is there is replaced only
     /// after them.
-    fn program(&self, mode: XdpMode) -> Result<Present> {
+    fn program(&self, mode: Mode) -> Result<Present> {
         let present = Present::on(self.device.nic())?;
-        Ok(match present.xdp {
-            Xdp::None => Present::expected(self.device.nic(), mode),
+        Ok(match (present.xdp, mode) {
+            (Xdp::None, Mode::Xdp(mode)) => Present::expected(self.device.nic(), mode),
             _ => present,
         })
     }
@@ -195,7 +192,14 @@ impl Rest for Attaching<'_> {
         if !self.is_as_read {
             self.nic = Nic::by_index(self.nic.ifindex())?;
         }
-        self.programs = offload::attach(self.lock, &self.nic, self.options)?;
+        let mode = match self.options.mode {
+            ModeWanted::Auto => ModeWanted::From(self.programs.hooks.mode()),
+            named => named,
+        };
+        let options = Options { mode, ..*self.options };
+        let attached = offload::attach(self.lock, &self.nic, &options)?;
+        let why = attached.why.or_else(|| self.programs.why.take());
+        self.programs = Attached { why, ..attached };
         Ok(())
     }
 

@@ -7,11 +7,11 @@ use crate::{
         Journals, KernelDevice, Pending, Programs, give_back::GivenBack, kernel_device::boot_id,
     },
     error::{Error, Result},
-    netlink::link::XdpMode,
     nic::{
         Nic,
         census::{Census, Place, Presence},
         identity::{InterfaceId, InterfaceKey},
+        mode::Mode,
     },
     offload::{self, Lock, ModeWanted, Options, Slot},
 };
@@ -91,9 +91,8 @@ fn take_back_programs(lock: &Lock, nic: &Nic, programs: Programs) -> Result<()> 
         Programs::Same => Ok(()),
         Programs::None => offload::detach(lock, &Slot::of(&nic.link)?).map(drop),
         Programs::Attached { mode, policy, pull, log } => {
-            let mode = XdpMode::ALL.into_iter().find(|known| known.flag() == mode);
             let options = Options {
-                mode: mode.map_or(ModeWanted::Auto, ModeWanted::Only),
+                mode: ModeWanted::Only(Mode::of_flag(mode)),
                 policy: &|_| CopyPolicy::from_word(policy),
                 pull: Some(pull),
                 log: Some(log),

@@ -69,11 +69,12 @@ pub struct Attached<'l> {
 }
 
 impl<'l> Attached<'l> {
-    /// Attaches for the first time. Nothing may be on its way to `host`, except for the multicast
+    /// Attaches for the first time, in native mode if `args` name no other. Nothing may be on its way to `host`, except for the multicast
     /// listener reports that the kernel itself sends in the first seconds of an IPv6 address.
     #[track_caller]
     pub fn new(host: &'l Host, args: &[&str]) -> Self {
-        let said = attach(host, args);
+        let mode: &[&str] = if args.contains(&"--mode") { &[] } else { &["--mode", "native"] };
+        let said = attach(host, &[args, mode].concat());
         assert_eq!(said["upgraded"], false, "{said}");
         let mut attached = Self { host, said, before: Default::default() };
         assert!(poll(|| {

@@ -5,14 +5,15 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use nic_common::{policy::CopyPolicy, record::AttachRecord};
 
 use super::{
-    Attached, Effect, ModeWanted, Options, Switches,
+    Attached, Effect, Hooks, Options, Switches,
     attaching::{padded, parameters},
     carry,
+    upgrade::for_rings,
 };
 use crate::{
     error::Result,
     netlink,
-    nic::{Nic, namespace, preflight},
+    nic::{Nic, mode::Mode, namespace, preflight},
     offload::{
         attachment::Attachment,
         clsact,
@@ -21,29 +22,31 @@ use crate::{
     },
 };
 
-/// What is attached, if attaching with these options would come to the same: nothing has to be
-/// loaded.
+/// What is attached, if attaching with these options in this mode would come to the same: nothing
+/// has to be loaded.
 pub(super) fn unchanged(
     nic: &Nic,
     options: &Options<'_>,
     attachment: &Attachment,
+    mode: Mode,
 ) -> Result<Option<Attached>> {
-    let (record, mode, policy) = (attachment.record(), attachment.mode(), attachment.policy()?);
+    const OF_RINGS: u64 = AttachRecord::FOR_RINGS | AttachRecord::XDP_FOR_RINGS;
+    let (record, policy) = (attachment.record(), attachment.policy()?);
     let switches = Switches::of(options, Some(record));
     let is_same = record.layout == AttachRecord::LAYOUT
         && record.loaded_as == loaded_as(nic, switches)
         && is_of(nic, record)?
-        && (options.mode == ModeWanted::Auto || options.mode == ModeWanted::Only(mode))
+        && attachment.mode() == mode
         && (options.policy)(policy) == policy
-        && record.has(AttachRecord::FOR_RINGS) == options.for_rings
+        && record.options & OF_RINGS == for_rings(options, attachment)?
         && (record.has(AttachRecord::CLSACT) || !options.clsact)
         && is_whole(nic, attachment)?;
     let build = if record.has(AttachRecord::FRAGS) { Build::Frags } else { Build::SingleBuffer };
     Ok(is_same.then(|| Attached {
         name: nic.name().to_owned(),
         ifindex: nic.ifindex(),
-        mode,
-        build,
+        hooks: mode.xdp().map_or(Hooks::Tc, |mode| Hooks::Xdp { mode, build }),
+        why: None,
         policy,
         switches,
         effect: Effect::Unchanged,
@@ -81,5 +84,6 @@ fn is_whole(nic: &Nic, attachment: &Attachment) -> Result<bool> {
         true => clsact::is_attached(nic)?,
         false => attachment.tc_programs().iter().all(Option::is_some),
     };
-    Ok(has_tc && attachment.xdp_program().is_some())
+    let has_xdp = attachment.xdp_program().is_some();
+    Ok(has_tc && has_xdp == (attachment.mode() != Mode::Tc))
 }

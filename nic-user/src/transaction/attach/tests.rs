@@ -12,6 +12,7 @@ use crate::{
             features::Feature,
         },
         ethtool_ioctl::DriverInfo,
+        link::XdpMode,
     },
     nic::{
         preflight,
