@@ -150,6 +150,8 @@ struct Entry {
     settings: Vec<StepReportEntry>,
     /// After a failure: settings that could not be given back.
     left: Vec<LeftEntry>,
+    /// Why the transmit queues of packets are a guess; null where they are known.
+    tx_queue_guess: Option<&'static str>,
     /// Why it is the frags build, what else there is to know.
     notes: Vec<String>,
 }
@@ -292,6 +294,9 @@ fn report(
         if let Some(why) = one.why {
             writeln!(out, "  {mode} mode: {why}")?;
         }
+        if let Some(why) = one.tx_queue_guess {
+            writeln!(out, "  TX queues of packets are a guess: {why}")?;
+        }
         for note in one.notes {
             writeln!(out, "  {note}")?;
         }
@@ -319,6 +324,7 @@ impl From<Outcome> for Entry {
             upgraded: programs.upgraded,
             settings: settings.steps.iter().map(StepReportEntry::from).collect(),
             left: settings.left.iter().map(LeftEntry::from).collect(),
+            tx_queue_guess: programs.tx_queue_guess,
             notes: [programs.notes, settings.notes].concat(),
         }
     }
