@@ -57,6 +57,9 @@ impl AttachRecord {
     pub const FOR_RINGS: u64 = 1 << 5;
     /// XDP was added by a user of rings: the last of them to close leaves TC alone.
     pub const XDP_FOR_RINGS: u64 = 1 << 6;
+    /// There were several transmit queues when the programs were loaded, so TC egress guesses which
+    /// the stack will pick.
+    pub const GUESSES_TX_QUEUE: u64 = 1 << 7;
 
     /// Nothing attached.
     pub const EMPTY: Self = Self {

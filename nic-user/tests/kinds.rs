@@ -6,9 +6,10 @@ mod ethtool;
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
-use std::net::{TcpStream, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd};
+use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::process::Command;
+use std::thread;
 
 use attached::{Attached, nicctl, number};
 use nic_common::counters::{header_bin, header_bin_start, size_bin, size_bin_start};
@@ -242,6 +243,157 @@ fn big_tcp_leaves_whole_where_only_the_sender_is_attached() {
     let tx = &attached.settled()["total"]["tx"];
     assert_big_tcp_sent(tx, IpVersion::V4);
     assert_eq!(number(tx, "/packets"), host.stats().unwrap().tx_packets - before);
+}
+
+#[test]
+fn the_jumbo_option_of_big_tcp_is_no_header_on_the_wire() {
+    needs_root!();
+    // Ethernet, IPv6, TCP with timestamps; a SYN has more options.
+    const HEADERS: u64 = 14 + 40 + 32;
+    const MORE_IN_SYN: u64 = 8;
+    let lab = big_tcp_lab();
+    let attached = Attached::new(lab.a(), &["--mode", "tc"]);
+    send_bulk(&lab, IpVersion::V6);
+    let tx = &attached.stats()["total"]["tx"];
+    assert_big_tcp_sent(tx, IpVersion::V6);
+    let most = number(tx, "/packets") * HEADERS + 2 * MORE_IN_SYN;
+    assert!(number(tx, "/header_bytes") <= most, "{tx}");
+}
+
+/// A VXLAN tunnel to this port between both ends of a lab; the addresses inside.
+fn tunnel(lab: &Lab, port: &str) -> [Ipv4Addr; 2] {
+    let inside = [Ipv4Addr::new(198, 51, 100, 1), Ipv4Addr::new(198, 51, 100, 2)];
+    let ends = [(lab.a(), lab.b()), (lab.b(), lab.a())];
+    for ((here, there), address) in ends.into_iter().zip(inside) {
+        let ip = |args: &[&str]| {
+            let done = Command::new("ip").args(["-netns", here.netns_name()]).args(args).status();
+            assert!(done.unwrap().success(), "ip {args:?}");
+        };
+        let remote = there.ipv4().to_string();
+        let vxlan = ["vxlan", "id", "42", "remote", &remote, "dstport", port];
+        ip(&[&["link", "add", "nic-tunnel", "type"], &vxlan[..]].concat());
+        ip(&["address", "add", &format!("{address}/24"), "dev", "nic-tunnel"]);
+        ip(&["link", "set", "nic-tunnel", "up"]);
+    }
+    inside
+}
+
+#[test]
+fn what_is_segmented_in_a_tunnel_counts_as_what_it_is() {
+    needs_root!();
+    for kind in ["4789", "8472"] {
+        let lab = Lab::new(Shape { queues: 1, mtu: 1500 }).unwrap();
+        let (a, b) = (lab.a(), lab.b());
+        let [from, to] = tunnel(&lab, kind);
+        let attached = Attached::new(a, &["--mode", "tc"]);
+        let count = |what: &str| attached.total(&format!("/tx/gso_{what}_packets"));
+
+        let listener = b.run(|| TcpListener::bind((to, 0))).unwrap().unwrap();
+        let target = listener.local_addr().unwrap();
+        let mut sender = a.run(|| TcpStream::connect(target)).unwrap().unwrap();
+        let (mut receiver, _) = listener.accept().unwrap();
+        let sending = thread::spawn(move || sender.write_all(&vec![0xa5; 8 << 20]).unwrap());
+        receiver.read_exact(&mut vec![0; 8 << 20]).unwrap();
+        sending.join().unwrap();
+        assert!(count("tcp") > 0, "{kind:?}: {}", attached.stats());
+        assert_eq!(count("udp"), 0, "{kind:?}: {}", attached.stats());
+
+        let tcp = count("tcp");
+        let sender = a.run(|| UdpSocket::bind((from, 0))).unwrap().unwrap();
+        segment_by(&sender, 1000);
+        sender.send_to(&[0; 10_000], (to, 9)).unwrap();
+        assert_eq!((count("tcp"), count("udp")), (tcp, 1), "{kind:?}: {}", attached.stats());
+    }
+}
+
+/// Sends a frame as a UDP super-packet, all of it linear: as the kernel's tunnels have their headers.
+fn send_super_packet(host: &Host, frame: &[u8]) {
+    const PACKET_VNET_HDR: libc::c_int = 15;
+    const NEEDS_CSUM: u8 = 1;
+    const GSO_UDP_L4: u8 = 5;
+    let [hdr_len, gso_size, csum_start, csum_offset] = [frame.len() as u16, 1000, 14 + 20, 6];
+    let numbers = [hdr_len, gso_size, csum_start, csum_offset].map(u16::to_le_bytes);
+    let header = [&[NEEDS_CSUM, GSO_UDP_L4], numbers.as_flattened()].concat();
+    let socket = host.run(packet_socket).unwrap();
+    let on: libc::c_int = 1;
+    // SAFETY: the kernel reads one int, which outlives the call.
+    let set = unsafe {
+        let len = size_of_val(&on) as libc::socklen_t;
+        let value = (&raw const on).cast();
+        libc::setsockopt(socket.as_raw_fd(), libc::SOL_PACKET, PACKET_VNET_HDR, value, len)
+    };
+    assert_eq!(set, 0, "{}", io::Error::last_os_error());
+    // SAFETY: `sockaddr_ll` is plain data for which all zeroes are valid.
+    let mut to: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    (to.sll_family, to.sll_ifindex) = (libc::AF_PACKET as u16, host.ifindex() as i32);
+    to.sll_protocol = 0x0800_u16.to_be();
+    let bytes = [&header, frame].concat();
+    // SAFETY: pointers and lengths are those of what outlives the call.
+    let sent = unsafe {
+        let len = size_of_val(&to) as libc::socklen_t;
+        let to = (&raw const to).cast();
+        libc::sendto(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0, to, len)
+    };
+    assert_eq!(sent, bytes.len() as isize, "{}", io::Error::last_os_error());
+}
+
+fn packet_socket() -> OwnedFd {
+    // SAFETY: socket(2) reads no memory of ours.
+    let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+    assert!(fd >= 0, "{}", io::Error::last_os_error());
+    // SAFETY: `fd` was just opened and belongs to nobody else.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+#[test]
+fn every_udp_tunnel_is_looked_into() {
+    needs_root!();
+    const ETHERNET: usize = 0;
+    const IP: usize = 14;
+    let quiet = Quiet::new(1500);
+    let host = quiet.lab.a();
+    let attached = Attached::new(host, &["--mode", "tc"]);
+    let frame = |ip: IpVersion, tcp: bool| {
+        let ends = &quiet.ends;
+        let payload = if tcp { ends.tcp(ip, &[0; 100]) } else { ends.udp(ip, &[0; 100]) };
+        ends.ethernet(match ip {
+            IpVersion::V4 => ends.ipv4(payload),
+            IpVersion::V6 => ends.ipv6(payload),
+        })
+    };
+    let tunnels: [(u16, &[u8], IpVersion, usize); 8] = [
+        (4789, &[8, 0, 0, 0, 0, 0, 42, 0], IpVersion::V4, ETHERNET),
+        (4790, &[0x0c, 0, 0, 1, 0, 0, 42, 0], IpVersion::V4, IP),
+        (4790, &[0x0c, 0, 0, 2, 0, 0, 42, 0], IpVersion::V6, IP),
+        (4790, &[0x0c, 0, 0, 3, 0, 0, 42, 0], IpVersion::V6, ETHERNET),
+        (6081, &[0, 0, 0x65, 0x58, 0, 0, 42, 0], IpVersion::V4, ETHERNET),
+        (6081, &[1, 0, 0x65, 0x58, 0, 0, 42, 0, 1, 2, 3, 0], IpVersion::V6, ETHERNET),
+        (2152, &[0x30, 255, 0, 140, 0, 0, 0, 42], IpVersion::V4, IP),
+        (2152, &[0x32, 255, 0, 144, 0, 0, 0, 42, 0, 1, 0, 0], IpVersion::V6, IP),
+    ];
+    let count = || ["tcp", "udp"].map(|it| attached.total(&format!("/tx/gso_{it}_packets")));
+    let mut expected = [0, 0];
+    for (port, header, ip, start) in tunnels {
+        for tcp in [true, false] {
+            let mut payload = [header, &frame(ip, tcp)[start..]].concat();
+            payload.resize(2500, 0);
+            let mut outer = quiet.ends;
+            outer.ports[1] = port;
+            let udp = outer.udp(IpVersion::V4, &payload);
+            send_super_packet(host, &outer.ethernet(outer.ipv4(udp)));
+            expected[usize::from(!tcp)] += 1;
+            assert_eq!(count(), expected, "{port} {header:?}");
+        }
+    }
+    // What a program lets the kernel segment is not linear: the kernel makes datagrams of it,
+    // whatever is in them.
+    let sender = host.run(|| UdpSocket::bind((host.ipv4(), 0))).unwrap().unwrap();
+    segment_by(&sender, 1000);
+    let mut payload = [tunnels[0].1, &frame(IpVersion::V4, true)].concat();
+    payload.resize(5000, 0);
+    sender.send_to(&payload, (quiet.lab.b().ipv4(), 4789)).unwrap();
+    expected[1] += 1;
+    assert_eq!(count(), expected);
 }
 
 #[test]

@@ -83,6 +83,21 @@ fn auto_takes_what_costs_a_veth_least_and_says_why_and_what_is_missing() {
 }
 
 #[test]
+fn transmit_queues_are_called_a_guess_where_there_are_several() {
+    needs_root!();
+    for queues in [1, 2] {
+        let lab = Lab::new(Shape { queues, ..Shape::default() }).unwrap();
+        let host = lab.b();
+        let said = attach(host, &[]);
+        let (guess, shown) = (&stats(host)["tx_queue_guess"], run(host, "stats", &[]));
+        assert_eq!(guess, &said["tx_queue_guess"]);
+        assert_eq!(guess.is_string(), queues > 1, "{guess}");
+        assert_eq!(shown.contains("the TX queues of packets are a guess"), queues > 1, "{shown}");
+        run(host, "detach", &[]);
+    }
+}
+
+#[test]
 fn a_device_without_native_xdp_is_counted_at_tc_and_generic_where_that_is_asked_for() {
     needs_root!();
     let lab = Lab::new(Shape::default()).unwrap();

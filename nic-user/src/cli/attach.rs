@@ -163,6 +163,8 @@ struct Entry {
     settings: Vec<StepReportEntry>,
     /// After a failure: settings that could not be given back.
     left: Vec<LeftEntry>,
+    /// Why the transmit queues of packets are a guess; null where they are known.
+    tx_queue_guess: Option<&'static str>,
     /// Why it is the frags build, what else there is to know.
     notes: Vec<String>,
 }
@@ -282,6 +284,7 @@ impl Outcome {
             upgraded: programs.effect == Effect::Upgraded,
             changed,
             confirm_within: confirm.seconds(changed),
+            tx_queue_guess: programs.tx_queue_guess,
             settings: settings.steps.iter().map(StepReportEntry::from).collect(),
             left: settings.left.iter().map(LeftEntry::from).collect(),
             notes: [programs.notes, settings.notes].concat(),
@@ -355,6 +358,9 @@ fn report(
         writeln!(out, "{}: {verb}, {mode} mode{build}{switches}", one.name)?;
         if let Some(why) = one.why {
             writeln!(out, "  {mode} mode: {why}")?;
+        }
+        if let Some(why) = one.tx_queue_guess {
+            writeln!(out, "  TX queues of packets are a guess: {why}")?;
         }
         for note in one.notes {
             writeln!(out, "  {note}")?;

@@ -140,6 +140,7 @@ fn snapshot(located: Located) -> Result<Snapshot> {
         netns,
         mode: attachment.state().to_owned(),
         not_at_xdp: attachment.not_at_xdp(),
+        tx_queue_guess: attachment.tx_queue_guess(),
         policy,
         attached_at: attachment.attached_at(),
         taken_at: std::time::Instant::now(),

@@ -33,6 +33,8 @@ pub struct Snapshot {
     pub mode: String,
     /// Why XDP counts nothing, where it does not.
     pub not_at_xdp: Option<&'static str>,
+    /// Why the rows of transmit queues are a guess, where they are.
+    pub tx_queue_guess: Option<&'static str>,
     /// The policy in force.
     pub policy: CopyPolicy,
     /// When the programs were attached.

@@ -56,6 +56,10 @@ pub fn write_counters(
     for (label, items) in paragraphs(&queues.total) {
         paragraph::write_items(out, style, (label, LABEL), &items)?;
     }
+    if let Some(why) = snapshot.tx_queue_guess {
+        let guess = format!("the TX queues of packets are a guess: {why}");
+        paragraph::write_text(out, style, ("guess", LABEL), &guess)?;
+    }
     Ok(())
 }
 
@@ -355,6 +359,28 @@ mod tests {
                  0.5% of the payload in the linear part
         tx       average 40909.1 B, headers 66.0 B, 37.5 segments per TCP GSO packet,
                  20.0 per UDP GSO packet, 120 over 64 KiB
+        "#);
+    }
+
+    #[test]
+    fn what_is_missing_and_what_is_guessed_is_said() {
+        let mut lacking = fixtures::snapshot("eth7", 1, 2);
+        (lacking.mode, lacking.not_at_xdp) = ("tc".to_owned(), Some("tc mode has no XDP program"));
+        lacking.tx_queue_guess = Some("TC egress runs before the queue is picked");
+        (lacking.ingress[0].packets, lacking.ingress[0].bytes) = (3, 4500);
+        insta::assert_snapshot!(counters(&lacking), @r#"
+        eth7  tc  since 2024-12-31T23:59:59Z
+        rx-copybreak 256, max-linear 256, split on
+        QUEUE  RX PACKETS  RX BYTES  COPY  SPLIT  WHOLE  TX PACKETS  TX BYTES
+            0           3   4.50 kB     -      -      -           0       0 B
+            1           0       0 B     -      -      -           0       0 B
+        total           3   4.50 kB     -      -      -           0       0 B
+        missing  verdicts, lengths of frames and headers, and what is malformed,
+                 tunnelled or tagged: tc mode has no XDP program; RX is what TC ingress
+                 counts, after GRO
+        ingress  0.0% of the payload in the linear part
+        guess    the TX queues of packets are a guess: TC egress runs before the queue
+                 is picked
         "#);
     }
 

@@ -88,6 +88,12 @@ pub enum Effect {
     Unchanged,
 }
 
+/// Why the transmit queue of a packet is a guess where there are several (`netdev_pick_tx`,
+/// net/core/dev.c).
+pub(super) const TX_QUEUE_GUESS: &str = "TC egress runs before the queue is picked, and foresees it from the receive queue or the \
+     flow's hash; XPS, the driver, or an earlier pick for the socket may make it another; totals \
+     are exact";
+
 /// The programs of an attachment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hooks {
@@ -137,6 +143,8 @@ pub struct Attached {
     pub switches: Switches,
     /// What became of the programs that were there.
     pub effect: Effect,
+    /// Why the transmit queues of packets are a guess, where they are.
+    pub tx_queue_guess: Option<&'static str>,
     /// What the user should know: why frags, what was cleared away.
     pub notes: Vec<String>,
 }
@@ -175,6 +183,7 @@ pub fn plan(nic: &Nic, options: &Options<'_>, mode: Mode) -> Result<Attached> {
         policy: (options.policy)(policy),
         switches: Switches::of(options, current.as_ref().map(Attachment::record)),
         effect: if current.is_some() { Effect::Upgraded } else { Effect::Attached },
+        tx_queue_guess: attaching::guesses_tx_queue(nic).then_some(TX_QUEUE_GUESS),
         notes,
     })
 }

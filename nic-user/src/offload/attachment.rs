@@ -9,6 +9,7 @@ use nic_common::{
 };
 
 use super::{
+    attach::TX_QUEUE_GUESS,
     layout::Counted,
     link::Link,
     object::Build,
@@ -120,6 +121,11 @@ impl Attachment {
     /// where it never had any.
     pub fn links_are_gone(&self) -> Option<bool> {
         self.has_links.then_some(self.xdp.is_none() && self.tc == [None; 2])
+    }
+
+    /// Why the transmit queues of packets are a guess, where they are.
+    pub fn tx_queue_guess(&self) -> Option<&'static str> {
+        self.record.has(AttachRecord::GUESSES_TX_QUEUE).then_some(TX_QUEUE_GUESS)
     }
 
     /// Why XDP counts nothing, where it does not.

@@ -6,7 +6,7 @@ use aya::programs::links::FdLink;
 use nic_common::{policy::CopyPolicy, record::AttachRecord};
 
 use super::{
-    Attached, Choice, Effect, Hooks, Options, Switches, blocked, builds,
+    Attached, Choice, Effect, Hooks, Options, Switches, TX_QUEUE_GUESS, blocked, builds,
     hooks::{attach_tc, link_xdp, pin_link},
     unchanged::loaded_as,
     warnings,
@@ -59,6 +59,7 @@ impl Attaching<'_> {
             policy,
             switches: self.switches,
             effect,
+            tx_queue_guess: guesses_tx_queue(self.nic).then_some(TX_QUEUE_GUESS),
             notes: self.notes,
         }
     }
@@ -178,7 +179,13 @@ impl Attaching<'_> {
         bit(self.switches.pull, AttachRecord::PULL)
             | bit(self.switches.log, AttachRecord::LOG)
             | bit(hooks.build() == Some(Build::Frags), AttachRecord::FRAGS)
+            | bit(guesses_tx_queue(self.nic), AttachRecord::GUESSES_TX_QUEUE)
     }
+}
+
+/// Whether TC egress can not be sure of a packet's transmit queue.
+pub(super) fn guesses_tx_queue(nic: &Nic) -> bool {
+    nic.tx_queues() > 1
 }
 
 pub(super) const fn bit(set: bool, bit: u64) -> u64 {

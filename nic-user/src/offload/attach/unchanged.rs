@@ -5,8 +5,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use nic_common::{policy::CopyPolicy, record::AttachRecord};
 
 use super::{
-    Attached, Effect, Hooks, Options, Switches,
-    attaching::{padded, parameters},
+    Attached, Effect, Hooks, Options, Switches, TX_QUEUE_GUESS,
+    attaching::{guesses_tx_queue, padded, parameters},
     carry,
     upgrade::for_rings,
 };
@@ -50,6 +50,7 @@ pub(super) fn unchanged(
         policy,
         switches,
         effect: Effect::Unchanged,
+        tx_queue_guess: guesses_tx_queue(nic).then_some(TX_QUEUE_GUESS),
         notes: Vec::new(),
     }))
 }
