@@ -1,16 +1,23 @@
 //! Forwarding in the kernel, between two interfaces. What cannot be forwarded is the stack's, which
 //! answers with ICMP, resolves neighbours, or takes it for itself.
+//!
+//! A packet is routed here only if the stack, too, would send it on unchanged but for its hop limit
+//! and addresses: what `ip_rcv`, `ip_route_input` and `ip_forward` check (net/ipv4), and their
+//! counterparts in net/ipv6, is checked before, or left to them.
 
 use aya_ebpf::{
     EbpfContext,
     bindings::{
-        bpf_fib_lookup,
+        BPF_FIB_LKUP_RET_NO_NEIGH, BPF_FIB_LKUP_RET_SUCCESS, bpf_fib_lookup,
         xdp_action::{XDP_PASS, XDP_REDIRECT},
     },
-    helpers::generated::bpf_fib_lookup as fib_lookup,
+    helpers::generated::{bpf_fib_lookup as fib_lookup, bpf_xdp_adjust_tail},
     programs::XdpContext,
 };
-use nic_common::headers::{ethertype, protocol};
+use nic_common::{
+    forward::Gate,
+    headers::{ethertype, protocol},
+};
 
 use crate::{
     maps,
@@ -22,16 +29,57 @@ const AF_INET6: u8 = 10;
 const ETHERNET_LEN: usize = 14;
 const IPV4_LEN: usize = 20;
 const IPV6_LEN: usize = 40;
+/// Bytes of a transport header up to the end of UDP's checksum, and of TCP's.
+const UDP_LEN: usize = 8;
+const TCP_LEN: usize = 18;
 /// No interface has this index. Not an `Option`, whose empty half may hold anything: the verifier
 /// refuses to let it be copied.
 const NOWHERE: u32 = 0;
+/// Index of the loopback interface, in every network namespace: what the stack asks as, where it
+/// looks for the way back to a source (`fib_validate_source`).
+const LOOPBACK: u32 = 1;
 /// Version 4, and a header without options.
 const PLAIN_IPV4: u8 = 0x45;
 
 /// Hands a frame to the other interface, as it is.
 #[inline(always)]
 pub fn frame(ctx: &XdpContext) -> u32 {
-    counted(ctx, ctx.ingress_ifindex() as u32)
+    let key = ctx.ingress_ifindex() as u32;
+    if let Some(counters) = maps::NIC_FORWARD.get_ptr_mut(is_second(ctx)) {
+        // SAFETY: as in `counted`.
+        unsafe { (*counters).packets & SAMPLED == 0 }.then(|| look_for_loop(ctx, key));
+    }
+    counted(ctx, key)
+}
+
+/// One frame of so many is looked at for a loop, all bits set.
+const SAMPLED: u64 = 0x1f;
+
+/// Remembers at which interface a station's frames arrive, and counts when that changes: where
+/// there is a loop it does so with every round.
+#[inline(always)]
+fn look_for_loop(ctx: &XdpContext, ifindex: u32) {
+    let (data, end) = (ctx.data(), ctx.data_end());
+    if data + ETHERNET_LEN > end {
+        return;
+    }
+    // SAFETY: the bounds were just checked, and the verifier checks that.
+    let ethernet = unsafe { &*(data as *const [u8; ETHERNET_LEN]) };
+    let station = mac(ethernet, 6);
+    // SAFETY: nobody holds on to a value; a torn one would be of one word.
+    match unsafe { maps::NIC_STATIONS.get(&station) } {
+        Some(known) if *known == ifindex => {}
+        known => {
+            if known.is_some()
+                && let Some(counters) = maps::NIC_FORWARD.get_ptr_mut(is_second(ctx))
+            {
+                // SAFETY: as in `counted`.
+                unsafe { (*counters).moved += 1 };
+            }
+            // Full, it forgets the oldest.
+            let _ = maps::NIC_STATIONS.insert(&station, &ifindex, 0);
+        }
+    }
 }
 
 /// Routes an IP packet to an interface that is forwarded to.
@@ -40,11 +88,15 @@ pub fn packet(ctx: &XdpContext) -> u32 {
     counted(ctx, route(ctx))
 }
 
+#[inline(always)]
+fn is_second(ctx: &XdpContext) -> u32 {
+    u32::from(ctx.ingress_ifindex() as u32 != maps::FORWARD_FIRST.load())
+}
+
 /// Counts a frame, and hands it to the interface under this key, if it is not [`NOWHERE`].
 #[inline(always)]
 fn counted(ctx: &XdpContext, key: u32) -> u32 {
-    let is_second = ctx.ingress_ifindex() as u32 != maps::FORWARD_FIRST.load();
-    let Some(counters) = maps::NIC_FORWARD.get_ptr_mut(is_second.into()) else { return XDP_PASS };
+    let Some(counters) = maps::NIC_FORWARD.get_ptr_mut(is_second(ctx)) else { return XDP_PASS };
     // SAFETY: the slot belongs to this CPU, and XDP programs of one CPU do not interrupt each other.
     let counters = unsafe { &mut *counters };
     counters.packets += 1;
@@ -59,62 +111,111 @@ fn counted(ctx: &XdpContext, key: u32) -> u32 {
     action
 }
 
-/// Addresses the packet to its next hop; through which interface that is.
+/// Addresses the packet to its next hop, and cuts off what is behind it; through which interface
+/// that is.
 #[inline(always)]
 fn route(ctx: &XdpContext) -> u32 {
     let (data, end) = (ctx.data(), ctx.data_end());
     if data + ETHERNET_LEN > end {
         return NOWHERE;
     }
+    let Some(gate) = maps::NIC_GATES.get(is_second(ctx)) else { return NOWHERE };
+    let gate = Gate::from_word(*gate);
     // SAFETY: the bounds were just checked, and the verifier checks that.
-    let ethernet = unsafe { &mut *(data as *mut [u8; ETHERNET_LEN]) };
+    let ethernet = unsafe { &*(data as *const [u8; ETHERNET_LEN]) };
+    if mac(ethernet, 0) != gate.mac {
+        return NOWHERE;
+    }
     let network = data + ETHERNET_LEN;
     match u16::from_be_bytes([ethernet[12], ethernet[13]]) {
         ethertype::IPV4 if network + IPV4_LEN <= end => {
             // SAFETY: as above.
-            route_ipv4(ctx, ethernet, unsafe { &mut *(network as *mut [u8; IPV4_LEN]) })
+            route_ipv4(ctx, unsafe { &*(network as *const [u8; IPV4_LEN]) })
         }
-        ethertype::IPV6 if network + IPV6_LEN <= end => {
+        ethertype::IPV6 if gate.routes_ipv6 && network + IPV6_LEN <= end => {
             // SAFETY: as above.
-            route_ipv6(ctx, ethernet, unsafe { &mut *(network as *mut [u8; IPV6_LEN]) })
+            route_ipv6(ctx, unsafe { &*(network as *const [u8; IPV6_LEN]) })
         }
         _ => NOWHERE,
     }
 }
 
 #[inline(always)]
-fn route_ipv4(ctx: &XdpContext, ethernet: &mut [u8; ETHERNET_LEN], ip: &mut [u8; IPV4_LEN]) -> u32 {
+fn route_ipv4(ctx: &XdpContext, ip: &[u8; IPV4_LEN]) -> u32 {
+    const ANY_FRAGMENT: u16 = 0x3fff;
     let total_len = u16::from_be_bytes([ip[2], ip[3]]);
-    if ip[0] != PLAIN_IPV4 || ip[8] <= 1 || !is_inside(ctx, total_len.into()) {
+    let is_sound = ip[0] == PLAIN_IPV4 && total_len >= IPV4_LEN as u16 && sum(ip, 0) == 0xffff;
+    if !is_sound || ip[8] <= 1 || !is_inside(ctx, total_len.into()) || !is_routed_ipv4(ip) {
         return NOWHERE;
     }
     let mut to = packet_to(ctx, AF_INET, ip[9], total_len);
+    let pseudo = add(total_len as u32 - IPV4_LEN as u32, ip[9].into());
+    let pseudo = add(pseudo, add(pair(ip, 12), pair(ip, 16)));
+    if u16::from_be_bytes([ip[6], ip[7]]) & ANY_FRAGMENT == 0
+        && !transport(ctx, ETHERNET_LEN + IPV4_LEN, ip[9], pseudo, &mut to)
+    {
+        return NOWHERE;
+    }
     to.__bindgen_anon_2.tos = ip[1];
     to.__bindgen_anon_3.ipv4_src = word(ip, 12);
     to.__bindgen_anon_4.ipv4_dst = word(ip, 16);
+    let mut back = packet_to(ctx, AF_INET, 0, 0);
+    back.ifindex = LOOPBACK;
+    back.__bindgen_anon_2.tos = ip[1];
+    back.__bindgen_anon_3.ipv4_src = word(ip, 16);
+    back.__bindgen_anon_4.ipv4_dst = word(ip, 12);
+    if !leads_back(ctx, &mut back) {
+        return NOWHERE;
+    }
     let ifindex = next_hop(ctx, &mut to);
     if ifindex == NOWHERE {
         return NOWHERE;
     }
-    ip[8] -= 1;
+    let Some(packet) = trimmed::<{ ETHERNET_LEN + IPV4_LEN }>(ctx, total_len.into()) else {
+        return NOWHERE;
+    };
+    packet[22] -= 1;
     // `ip_decrease_ttl` (include/net/ip.h)
-    let checksum = u32::from(u16::from_be_bytes([ip[10], ip[11]])) + 0x0100;
+    let checksum = u32::from(u16::from_be_bytes([packet[24], packet[25]])) + 0x0100;
     let checksum = (checksum + u32::from(checksum >= 0xffff)) as u16;
-    [ip[10], ip[11]] = checksum.to_be_bytes();
-    address(ethernet, &to);
+    [packet[24], packet[25]] = checksum.to_be_bytes();
+    address(packet, &to);
     ifindex
 }
 
+/// Whether the source and the destination are such as may be routed: this network, loopback,
+/// multicast and broadcast are the stack's.
 #[inline(always)]
-fn route_ipv6(ctx: &XdpContext, ethernet: &mut [u8; ETHERNET_LEN], ip: &mut [u8; IPV6_LEN]) -> u32 {
+fn is_routed_ipv4(ip: &[u8; IPV4_LEN]) -> bool {
+    let is_martian = |first: u8| first == 0 || first == 127 || first & 0xf0 == 0xe0;
+    !is_martian(ip[12]) && !is_martian(ip[16]) && word(ip, 12) != u32::MAX
+}
+
+#[inline(always)]
+fn route_ipv6(ctx: &XdpContext, ip: &[u8; IPV6_LEN]) -> u32 {
     let payload_len = u16::from_be_bytes([ip[4], ip[5]]);
     let len = u32::from(payload_len) + IPV6_LEN as u32;
-    // Every router reads hop-by-hop options.
-    let is_plain = ip[0] >> 4 == 6 && ip[6] != protocol::HOP_BY_HOP && payload_len != 0;
-    if !is_plain || ip[7] <= 1 || !is_inside(ctx, len) || len > u16::MAX.into() {
+    // Every router reads hop-by-hop options; what is behind other extension headers decides, too.
+    let is_plain = ip[0] >> 4 == 6
+        && !matches!(
+            ip[6],
+            protocol::HOP_BY_HOP | protocol::ROUTING | protocol::FRAGMENT | protocol::DESTINATION
+        )
+        && payload_len != 0;
+    let is_routed = is_routed_ipv6(ip, 8) && is_routed_ipv6(ip, 24);
+    if !is_plain || !is_routed || ip[7] <= 1 || !is_inside(ctx, len) || len > u16::MAX.into() {
         return NOWHERE;
     }
     let mut to = packet_to(ctx, AF_INET6, ip[6], len as u16);
+    let mut pseudo = add(payload_len.into(), ip[6].into());
+    let mut at = 8;
+    while at < IPV6_LEN {
+        pseudo = add(pseudo, pair(ip, at));
+        at += 4;
+    }
+    if !transport(ctx, ETHERNET_LEN + IPV6_LEN, ip[6], pseudo, &mut to) {
+        return NOWHERE;
+    }
     to.__bindgen_anon_2.flowinfo = word(ip, 0) & u32::from_ne_bytes([0x0f, 0xff, 0xff, 0xff]);
     to.__bindgen_anon_3.ipv6_src = [word(ip, 8), word(ip, 12), word(ip, 16), word(ip, 20)];
     to.__bindgen_anon_4.ipv6_dst = [word(ip, 24), word(ip, 28), word(ip, 32), word(ip, 36)];
@@ -122,9 +223,101 @@ fn route_ipv6(ctx: &XdpContext, ethernet: &mut [u8; ETHERNET_LEN], ip: &mut [u8;
     if ifindex == NOWHERE {
         return NOWHERE;
     }
-    ip[7] -= 1;
-    address(ethernet, &to);
+    let Some(packet) = trimmed::<{ ETHERNET_LEN + IPV6_LEN }>(ctx, len) else { return NOWHERE };
+    packet[21] -= 1;
+    address(packet, &to);
     ifindex
+}
+
+/// Whether the address at `at` is one that may be routed: unspecified and loopback, link-local and
+/// multicast ones are the stack's.
+#[inline(always)]
+fn is_routed_ipv6(ip: &[u8; IPV6_LEN], at: usize) -> bool {
+    // `::` and `::1`, and all that has only its last four bytes
+    let is_low = word(ip, at) | word(ip, at + 4) | word(ip, at + 8) == 0;
+    let is_link_local = ip[at] == 0xfe && ip[at + 1] & 0xc0 == 0x80;
+    !is_low && !is_link_local && ip[at] != 0xff
+}
+
+/// Takes the ports of a packet for rules that look at them. False if its checksum is one that the
+/// sender left to its device, which only the stack knows to fill in; the field then holds `pseudo`,
+/// the sum of the pseudo header.
+#[inline(always)]
+fn transport(
+    ctx: &XdpContext,
+    at: usize,
+    protocol: u8,
+    pseudo: u32,
+    to: &mut bpf_fib_lookup,
+) -> bool {
+    let checksum_at = match protocol {
+        protocol::UDP => UDP_LEN - 2,
+        protocol::TCP => TCP_LEN - 2,
+        _ => return true,
+    };
+    let (start, end) = (ctx.data() + at, ctx.data_end());
+    if start + TCP_LEN > end {
+        return start + UDP_LEN <= end && protocol == protocol::UDP;
+    }
+    // SAFETY: the bounds were just checked, and the verifier checks that.
+    let header = unsafe { &*(start as *const [u8; TCP_LEN]) };
+    to.sport = u16::from_ne_bytes([header[0], header[1]]);
+    to.dport = u16::from_ne_bytes([header[2], header[3]]);
+    let checksum = if checksum_at == UDP_LEN - 2 {
+        u16::from_be_bytes([header[6], header[7]])
+    } else {
+        u16::from_be_bytes([header[16], header[17]])
+    };
+    u32::from(checksum) != pseudo
+}
+
+/// Whether the stack would find the source where the packet came from: who is there, is not this
+/// host, and no broadcast address. Where it would not, it is the stack that knows what that means
+/// (`rp_filter`).
+#[inline(always)]
+fn leads_back(ctx: &XdpContext, back: &mut bpf_fib_lookup) -> bool {
+    let found = lookup(ctx, back);
+    let is_known =
+        found == BPF_FIB_LKUP_RET_SUCCESS as i64 || found == BPF_FIB_LKUP_RET_NO_NEIGH as i64;
+    is_known && back.ifindex == ctx.ingress_ifindex() as u32
+}
+
+/// The interface to the next hop, if the kernel knows one and it is among those forwarded to, but
+/// not the one that the packet came from: then the stack tells the sender of the shorter way.
+#[inline(always)]
+fn next_hop(ctx: &XdpContext, to: &mut bpf_fib_lookup) -> u32 {
+    if lookup(ctx, to) != BPF_FIB_LKUP_RET_SUCCESS as i64
+        || to.ifindex == ctx.ingress_ifindex() as u32
+    {
+        return NOWHERE;
+    }
+    maps::NIC_PORTS.get_ifindex(to.ifindex).unwrap_or(NOWHERE)
+}
+
+#[inline(always)]
+fn lookup(ctx: &XdpContext, to: &mut bpf_fib_lookup) -> i64 {
+    let len = size_of::<bpf_fib_lookup>() as i32;
+    // SAFETY: `to` is valid for reading and writing `len` bytes.
+    unsafe { fib_lookup(ctx.as_ptr(), &raw mut *to, len, 0) }
+}
+
+/// The first `N` bytes of a packet, behind which `len` bytes from its IP header on are left.
+#[inline(always)]
+fn trimmed<'a, const N: usize>(ctx: &'a XdpContext, len: u32) -> Option<&'a mut [u8; N]> {
+    let behind = Fragmented::frame_len(ctx) as i32 - (ETHERNET_LEN as u32 + len) as i32;
+    if behind > 0 {
+        // SAFETY: the helper moves the end; no pointer into the packet is used after it.
+        let moved = unsafe { bpf_xdp_adjust_tail(ctx.as_ptr().cast(), -behind) };
+        if moved != 0 {
+            return None;
+        }
+    }
+    let data = ctx.data();
+    if data + N > ctx.data_end() {
+        return None;
+    }
+    // SAFETY: the bounds were just checked, and the verifier checks that.
+    Some(unsafe { &mut *(data as *mut [u8; N]) })
 }
 
 /// Whether a packet of this length is all there.
@@ -133,10 +326,51 @@ fn is_inside(ctx: &XdpContext, len: u32) -> bool {
     ETHERNET_LEN as u32 + len <= Fragmented::frame_len(ctx)
 }
 
+/// The Ethernet address at `at`.
+#[inline(always)]
+fn mac(ethernet: &[u8; ETHERNET_LEN], at: usize) -> u64 {
+    Gate::mac(&[
+        ethernet[at],
+        ethernet[at + 1],
+        ethernet[at + 2],
+        ethernet[at + 3],
+        ethernet[at + 4],
+        ethernet[at + 5],
+    ])
+}
+
 /// Four bytes of a header, in their order.
 #[inline(always)]
 fn word(header: &[u8], at: usize) -> u32 {
     u32::from_ne_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
+}
+
+/// The sum of the two 16-bit words at `at`.
+#[inline(always)]
+fn pair(header: &[u8], at: usize) -> u32 {
+    add(
+        u16::from_be_bytes([header[at], header[at + 1]]).into(),
+        u16::from_be_bytes([header[at + 2], header[at + 3]]).into(),
+    )
+}
+
+/// The sum of a header, and `start`.
+#[inline(always)]
+fn sum(header: &[u8; IPV4_LEN], start: u32) -> u32 {
+    let mut total = start;
+    let mut at = 0;
+    while at < IPV4_LEN {
+        total = add(total, pair(header, at));
+        at += 4;
+    }
+    total
+}
+
+/// The sum of two 16-bit words with end-around carry.
+#[inline(always)]
+const fn add(one: u32, other: u32) -> u32 {
+    let sum = one + other;
+    (sum & 0xffff) + (sum >> 16)
 }
 
 #[inline(always)]
@@ -150,20 +384,8 @@ fn packet_to(ctx: &XdpContext, family: u8, l4_protocol: u8, len: u16) -> bpf_fib
     to
 }
 
-/// The interface to the next hop, if the kernel knows one and it is among those forwarded to.
 #[inline(always)]
-fn next_hop(ctx: &XdpContext, to: &mut bpf_fib_lookup) -> u32 {
-    let len = size_of::<bpf_fib_lookup>() as i32;
-    // SAFETY: `to` is valid for reading and writing `len` bytes.
-    let found = unsafe { fib_lookup(ctx.as_ptr(), &raw mut *to, len, 0) };
-    if found != 0 {
-        return NOWHERE;
-    }
-    maps::NIC_PORTS.get_ifindex(to.ifindex).unwrap_or(NOWHERE)
-}
-
-#[inline(always)]
-fn address(ethernet: &mut [u8; ETHERNET_LEN], to: &bpf_fib_lookup) {
-    ethernet[..6].copy_from_slice(&to.dmac);
-    ethernet[6..12].copy_from_slice(&to.smac);
+fn address<const N: usize>(packet: &mut [u8; N], to: &bpf_fib_lookup) {
+    packet[..6].copy_from_slice(&to.dmac);
+    packet[6..12].copy_from_slice(&to.smac);
 }

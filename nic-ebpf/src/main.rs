@@ -8,6 +8,7 @@
 //!
 //! | `nic_forward_l2` | XDP | hand every frame to another interface |
 //! | `nic_forward_l3` | XDP | route IP packets to another interface, pass on the rest |
+//! | `nic_pass` | XDP, run over one frame | hand it to the stack |
 //!
 //! None of them ever drops a packet, and only routing changes what is in it.
 #![no_std]
@@ -24,7 +25,7 @@ mod steer;
 mod walk;
 
 use aya_ebpf::{
-    bindings::TC_ACT_UNSPEC,
+    bindings::{TC_ACT_UNSPEC, xdp_action::XDP_PASS},
     macros::{classifier, xdp},
     programs::{TcContext, XdpContext},
 };
@@ -53,6 +54,12 @@ pub fn nic_forward_l2(ctx: XdpContext) -> u32 {
 #[xdp(frags)]
 pub fn nic_forward_l3(ctx: XdpContext) -> u32 {
     forward::packet(&ctx)
+}
+
+/// What rings took and the stack is to have after all.
+#[xdp]
+pub fn nic_pass(_: XdpContext) -> u32 {
+    XDP_PASS
 }
 
 /// TC ingress: what the stack gets, after GRO.

@@ -2,7 +2,7 @@
 
 use aya_ebpf::{
     Global,
-    btf_maps::{Array, DevMapHash, PerCpuArray, XskMap},
+    btf_maps::{Array, DevMapHash, LruHashMap, PerCpuArray, XskMap},
     macros::btf_map,
 };
 use nic_common::{
@@ -44,6 +44,17 @@ pub static NIC_PORTS: DevMapHash<2> = DevMapHash::new();
 /// Forwarding: counters of either direction, that from [`FORWARD_FIRST`] first.
 #[btf_map]
 pub static NIC_FORWARD: PerCpuArray<ForwardCounters, 2> = PerCpuArray::new();
+
+/// Forwarding: which packets of either interface may be routed, each a [`Gate`] as a word. None
+/// until userspace has written it.
+///
+/// [`Gate`]: nic_common::forward::Gate
+#[btf_map]
+pub static NIC_GATES: Array<u64, 2> = Array::new();
+
+/// Forwarding of whole frames: the interface at which a station was last seen.
+#[btf_map]
+pub static NIC_STATIONS: LruHashMap<u64, u32, 256> = LruHashMap::new();
 
 /// The [`CopyPolicy`] as a word, with [`STEERING`], alone in its map; userspace changes it while
 /// the programs run.

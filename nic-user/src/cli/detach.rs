@@ -51,6 +51,10 @@ pub(super) struct Args {
     #[arg(long, conflicts_with = "all")]
     gone: bool,
 
+    /// Detach also where a program has rings, as `nicctl forward` does: it gets nothing more
+    #[arg(long)]
+    force: bool,
+
     /// Leave settings as they are; `nicctl restore` still gives them back
     #[arg(long, conflicts_with = "gone")]
     keep_settings: bool,
@@ -202,10 +206,11 @@ fn detach(
     };
     let (mut outcomes, mut failure) = (Vec::new(), None);
     for (name, slot) in targets {
-        let detached = match &lock {
+        let unused = if args.force { Ok(()) } else { offload::refuse_if_used(&name, &slot) };
+        let detached = unused.and_then(|()| match &lock {
             Some(lock) => transaction::detach(lock, &slot, wanted, journals),
             None => transaction::preview(&slot, wanted, journals),
-        };
+        });
         match detached {
             Ok(detached) => {
                 let error = detached.error();

@@ -1,46 +1,173 @@
 //! Forwarding by XDP programs, which never leave the kernel.
 
-use std::{thread, time::Duration};
+use std::{
+    os::fd::AsFd,
+    time::{Duration, Instant},
+};
 
-use super::{Counts, Drops, Forwarder, Layer, promiscuous::Promiscuous};
-use crate::{error::Result, nic::Nic, offload::ForwardPrograms};
+use nix::{
+    errno::Errno,
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+};
+
+use super::{
+    Counts, Drops, Forwarder, Layer,
+    promiscuous::Promiscuous,
+    surroundings::{Surroundings, ethernet_address},
+};
+use crate::{
+    error::{Error, Result},
+    netlink::{link::Links, route::Routes},
+    nic::Nic,
+    offload::ForwardPrograms,
+};
+
+/// How often the stack is asked to confirm the neighbours that frames went to.
+const CONFIRM_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The programs, attached for as long as this lives or the process does.
 pub struct InKernel {
     programs: ForwardPrograms,
+    outlets: [Outlet; 2],
+    routing: Option<Routing>,
     _promiscuous: Vec<Promiscuous>,
+}
+
+/// What the programs cannot see for themselves.
+struct Routing {
+    around: Surroundings,
+    routes: Routes,
+    confirmed: Instant,
+    /// Frames that had been forwarded by then.
+    forwarded: u64,
+}
+
+/// An interface as frames leave by it.
+struct Outlet {
+    ifindex: u32,
+    /// How many packets it had sent when it began, if it counts those that it is handed by XDP.
+    sent: Option<u64>,
 }
 
 impl InKernel {
     /// Attaches to both interfaces, which must be free of other XDP programs.
     pub fn open(nics: [&Nic; 2], layer: Layer) -> Result<Self> {
-        let programs = ForwardPrograms::attach(nics, layer == Layer::Packets)?;
+        nics.into_iter().try_for_each(|nic| ethernet_address(&nic.link).map(drop))?;
+        let routing = (layer == Layer::Packets).then(|| Routing::of(nics)).transpose()?;
+        let mut programs = ForwardPrograms::attach(nics, layer == Layer::Packets)?;
+        if let Some(routing) = &routing {
+            programs.open_gates(routing.around.gates())?;
+        }
         let promiscuous = match layer {
             Layer::Frames => nics.into_iter().map(Promiscuous::new).collect::<Result<_>>()?,
             Layer::Packets => Vec::new(),
         };
-        Ok(Self { programs, _promiscuous: promiscuous })
+        let [first, second] = nics.map(Outlet::of);
+        let outlets = [first?, second?];
+        Ok(Self { programs, outlets, routing, _promiscuous: promiscuous })
     }
+
+    /// Follows what changed.
+    fn follow(&mut self) -> Result<()> {
+        let Some(routing) = &mut self.routing else { return Ok(()) };
+        if routing.around.look()? {
+            self.programs.open_gates(routing.around.gates())?;
+        }
+        if routing.confirmed.elapsed() >= CONFIRM_INTERVAL {
+            let forwarded = self.programs.counters()?.iter().map(|it| it.forwarded).sum();
+            routing.confirm_neighbours(forwarded)?;
+        }
+        Ok(())
+    }
+}
+
+impl Routing {
+    fn of(nics: [&Nic; 2]) -> Result<Self> {
+        let around = Surroundings::of(nics)?;
+        let routes = Routes::open().map_err(|error| error.while_doing("ask for routes"))?;
+        Ok(Self { around, routes, confirmed: Instant::now(), forwarded: 0 })
+    }
+
+    /// What the stack sends it takes for a reason to confirm a neighbour; it sees nothing of what
+    /// the programs send.
+    fn confirm_neighbours(&mut self, forwarded: u64) -> Result<()> {
+        self.confirmed = Instant::now();
+        if self.forwarded == forwarded {
+            return Ok(());
+        }
+        self.forwarded = forwarded;
+        let [first, second] = self.around.ends.each_ref().map(|end| end.ifindex);
+        self.routes
+            .confirm_neighbours(first)
+            .and_then(|()| self.routes.confirm_neighbours(second))
+            .map_err(|error| error.while_doing("confirm neighbours"))
+    }
+}
+
+impl Outlet {
+    fn of(nic: &Nic) -> Result<Self> {
+        let ifindex = nic.ifindex();
+        let sent = counts_what_it_took(nic).then(|| packets_sent(ifindex)).transpose()?;
+        Ok(Self { ifindex, sent })
+    }
+
+    /// How many of `handed` frames it took: no more than it sent.
+    fn taken(&self, handed: u64) -> Result<u64> {
+        match self.sent {
+            Some(before) => Ok(handed.min(packets_sent(self.ifindex)?.saturating_sub(before))),
+            None => Ok(handed),
+        }
+    }
+}
+
+/// Whether a driver counts a frame of XDP as sent if, and only if, it took it (`veth_get_stats64`,
+/// drivers/net/veth.c). Of others it is not known.
+fn counts_what_it_took(nic: &Nic) -> bool {
+    nic.driver_name() == Some("veth")
+}
+
+fn packets_sent(ifindex: u32) -> Result<u64> {
+    let stats = Links::open().and_then(|mut links| links.stats(ifindex));
+    Ok(stats.map_err(|error| error.while_doing("read what was sent"))?.tx_packets)
 }
 
 impl Forwarder for InKernel {
     fn turn(&mut self, patience: Duration) -> Result<()> {
-        thread::sleep(patience);
-        self.programs.check()
+        match &self.routing {
+            Some(routing) => wait(&routing.around, patience)?,
+            None => std::thread::sleep(patience),
+        }
+        self.programs.check()?;
+        self.follow()
     }
 
     fn counts(&self) -> Result<[Counts; 2]> {
         let counters = self.programs.counters()?;
-        Ok(counters.map(|it| Counts {
-            packets: it.packets,
-            bytes: it.bytes,
-            forwarded: it.forwarded,
-            passed: it.packets.saturating_sub(it.forwarded),
-            dropped: Drops::default(),
-        }))
+        let mut all = [Counts::default(); 2];
+        for (from, it) in counters.into_iter().enumerate() {
+            let taken = self.outlets[1 - from].taken(it.forwarded)?;
+            all[from] = Counts {
+                packets: it.packets,
+                bytes: it.bytes,
+                forwarded: taken,
+                passed: it.packets.saturating_sub(it.forwarded),
+                dropped: Drops { not_taken: it.forwarded - taken, ..Drops::default() },
+                moved: it.moved,
+            };
+        }
+        Ok(all)
     }
 
     fn ways(&self) -> [String; 2] {
         self.programs.modes().map(|mode| format!("{} XDP", mode.name()))
+    }
+}
+
+/// Waits until something changes, or for `patience`.
+fn wait(around: &Surroundings, patience: Duration) -> Result<()> {
+    let fd = PollFd::new(around.as_fd(), PollFlags::POLLIN);
+    match poll(&mut [fd], PollTimeout::try_from(patience).unwrap_or(PollTimeout::MAX)) {
+        Ok(_) | Err(Errno::EINTR) => Ok(()),
+        Err(errno) => Err(Error::io("wait for changes", &errno.into())),
     }
 }

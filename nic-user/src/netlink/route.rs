@@ -3,6 +3,10 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, recv};
 use serde::{Deserialize, Serialize};
 
 use super::attribute::{Attribute, Attributes};
@@ -11,10 +15,15 @@ use super::socket::Socket;
 use super::{Error, Result};
 
 const RTA_DST: u16 = 1;
+const RTA_SRC: u16 = 2;
+const RTA_IIF: u16 = 3;
 const RTA_OIF: u16 = 4;
 const RTA_GATEWAY: u16 = 5;
+const RTA_METRICS: u16 = 8;
 const RTA_MULTIPATH: u16 = 9;
 const RTA_VIA: u16 = 18;
+const RTA_ENCAP_TYPE: u16 = 21;
+const RTA_ENCAP: u16 = 22;
 const NDA_DST: u16 = 1;
 const NDA_LLADDR: u16 = 2;
 const IFA_ADDRESS: u16 = 1;
@@ -35,6 +44,28 @@ pub struct Route {
     pub ifindex: u32,
     /// Who gets it there: a gateway, or the destination itself.
     pub next_hop: IpAddr,
+}
+
+/// A packet that arrived and may have to be routed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Arrived {
+    /// Where it is from.
+    pub from: IpAddr,
+    /// Where it goes.
+    pub to: IpAddr,
+    /// Index of the interface that it came in by.
+    pub ifindex: u32,
+    /// IPv4's type of service, IPv6's traffic class, without the two bits of ECN.
+    pub tos: u8,
+}
+
+/// How the kernel sends a packet on that it has nothing else to do with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Onward {
+    /// Where to.
+    pub route: Route,
+    /// Longest packet that the route takes, from the IP header on; `None` if it does not say.
+    pub mtu: Option<u32>,
 }
 
 /// What the kernel knows of a neighbour.
@@ -73,6 +104,63 @@ impl Routes {
         }
     }
 
+    /// How the kernel would send on a packet that arrived: by all its rules, if it takes the source
+    /// for a possible one (`rp_filter`). `None` if it would do something else with it, or sends it
+    /// through a tunnel, by one way of several, or by a route with a locked MTU.
+    pub fn onward(&mut self, packet: &Arrived) -> Result<Option<Onward>> {
+        const FIB_MATCH: u32 = 0x2000;
+        let (family, from) = family_and_bytes(packet.from);
+        let (_, to) = family_and_bytes(packet.to);
+        let bits = to.len() as u8 * 8;
+        let [f0, f1, f2, f3] = FIB_MATCH.to_ne_bytes();
+        let header: [u8; RTMSG_LEN] = [family, bits, bits, packet.tos, 0, 0, 0, 0, f0, f1, f2, f3];
+        let request = Request::with_header(&header)
+            .bytes(RTA_DST, &to)
+            .bytes(RTA_SRC, &from)
+            .u32(RTA_IIF, packet.ifindex);
+        match self.socket.request(libc::RTM_GETROUTE, 0, request.as_bytes()) {
+            Ok(reply) => reply.messages.first().map_or(Ok(None), |it| decode_onward(it, packet.to)),
+            Err(error) if is_unreachable(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether any rule of routing looks at more of a packet than [`Arrived`] has: protocol, ports,
+    /// IPv6's flow label.
+    pub fn rules_look_deeper(&mut self) -> Result<bool> {
+        // Protocol, ports; flow label, and masks of it and of ports (linux/fib_rules.h).
+        const DEEPER: [u16; 7] = [22, 23, 24, 26, 27, 28, 29];
+        for family in [libc::AF_INET, libc::AF_INET6] {
+            let mut header = [0; RTMSG_LEN];
+            header[0] = family as u8;
+            for message in &self.socket.dump(libc::RTM_GETRULE, &header)?.messages {
+                let (_, attributes) = split::<RTMSG_LEN>(message, "rule")?;
+                for attribute in Attributes::new(attributes) {
+                    if DEEPER.contains(&attribute?.kind) {
+                        return Ok(true);
+                    }
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// Has the kernel confirm the neighbours at an interface of which it has not heard lately, as it
+    /// does with those that it sends to itself.
+    pub fn confirm_neighbours(&mut self, ifindex: u32) -> Result<()> {
+        const INDEX_AT: usize = 4;
+        let reply = self.socket.dump(libc::RTM_GETNEIGH, &[0; NDMSG_LEN])?;
+        for message in &reply.messages {
+            if message.get(INDEX_AT..INDEX_AT + 4) != Some(ifindex.to_ne_bytes().as_slice()) {
+                continue;
+            }
+            if let Some(address) = stale_neighbour(message)? {
+                self.probe(ifindex, address)?;
+            }
+        }
+        Ok(())
+    }
+
     /// What is known of the neighbour `address` at an interface.
     pub fn neighbour(&mut self, ifindex: u32, address: IpAddr) -> Result<Neighbour> {
         let request = neighbour_request(ifindex, address, 0);
@@ -101,6 +189,46 @@ impl Routes {
         addresses.sort_unstable();
         addresses.dedup();
         Ok(addresses)
+    }
+}
+
+/// Tells when something changes by which the kernel routes: links, addresses, routes, rules, next
+/// hops, neighbours, and the sysctls of forwarding and `rp_filter`.
+pub struct Changes {
+    socket: netlink_sys::Socket,
+}
+
+impl Changes {
+    /// From now on, in the network namespace of this thread.
+    pub fn open() -> Result<Self> {
+        // RTNLGRP_LINK, NEIGH, then IPv4's IFADDR, ROUTE, RULE; IPv6's IFADDR, ROUTE, RULE;
+        // IPV4_NETCONF, IPV6_NETCONF, NEXTHOP (linux/rtnetlink.h)
+        const GROUPS: [u32; 11] = [1, 3, 5, 7, 8, 9, 11, 19, 24, 25, 32];
+        let mut socket = netlink_sys::Socket::new(libc::NETLINK_ROUTE as isize)?;
+        socket.bind_auto()?;
+        GROUPS.into_iter().try_for_each(|group| socket.add_membership(group))?;
+        Ok(Self { socket })
+    }
+
+    /// Whether anything has changed since the last call. What it was is to be asked for.
+    pub fn any(&mut self) -> bool {
+        let mut any = false;
+        loop {
+            // Only that there is a message counts, not what is in it.
+            match recv(self.socket.as_raw_fd(), &mut [0; 16], MsgFlags::MSG_DONTWAIT) {
+                // ENOBUFS: there were more than it could hold.
+                Ok(_) | Err(Errno::ENOBUFS) => any = true,
+                Err(Errno::EINTR) => {}
+                Err(_) => return any,
+            }
+        }
+    }
+}
+
+impl AsFd for Changes {
+    /// Readable when something has changed.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 
@@ -235,6 +363,48 @@ fn decode_route(message: &[u8], destination: IpAddr) -> Result<Option<Route>> {
     Ok((route.ifindex != 0).then_some(route))
 }
 
+fn decode_onward(message: &[u8], destination: IpAddr) -> Result<Option<Onward>> {
+    const RTAX_LOCK: u16 = 1;
+    const RTAX_MTU: u16 = 2;
+    let Some(route) = decode_route(message, destination)? else { return Ok(None) };
+    let (_, attributes) = split::<RTMSG_LEN>(message, "route")?;
+    let mut mtu = None;
+    for attribute in Attributes::new(attributes) {
+        let attribute = attribute?;
+        match attribute.kind {
+            RTA_ENCAP | RTA_ENCAP_TYPE | RTA_MULTIPATH => return Ok(None),
+            RTA_METRICS => {
+                for metric in Attributes::new(attribute.value) {
+                    let metric = metric?;
+                    match metric.kind {
+                        RTAX_LOCK => return Ok(None),
+                        RTAX_MTU => mtu = Some(metric.u32()?),
+                        _ => {}
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(Some(Onward { route, mtu }))
+}
+
+/// The address of a neighbour, if it is one that the kernel would confirm before long.
+fn stale_neighbour(message: &[u8]) -> Result<Option<IpAddr>> {
+    const STATE_AT: usize = 8;
+    let (header, attributes) = split::<NDMSG_LEN>(message, "neighbour")?;
+    if u16::from_ne_bytes([header[STATE_AT], header[STATE_AT + 1]]) != libc::NUD_STALE {
+        return Ok(None);
+    }
+    for attribute in Attributes::new(attributes) {
+        let Attribute { kind, value } = attribute?;
+        if kind == NDA_DST {
+            return address(value).map(Some);
+        }
+    }
+    Ok(None)
+}
+
 fn decode_neighbour(message: &[u8]) -> Result<Neighbour> {
     const STATE_AT: usize = 8;
     const CONFIRMED: u16 = libc::NUD_REACHABLE | libc::NUD_PERMANENT | libc::NUD_NOARP;
@@ -307,6 +477,25 @@ mod tests {
     }
 
     #[test]
+    fn what_only_the_kernel_does_is_not_onward() {
+        let onward = |request: Request| decode_onward(request.as_bytes(), FAR).unwrap();
+        let plain = Route { ifindex: 3, next_hop: FAR };
+        let unicast = || route(libc::RTN_UNICAST);
+        assert_eq!(onward(unicast()), Some(Onward { route: plain, mtu: None }));
+        let with_mtu = unicast().nest(RTA_METRICS, |it| it.u32(2, 1400));
+        assert_eq!(onward(with_mtu), Some(Onward { route: plain, mtu: Some(1400) }));
+        for request in [
+            route(libc::RTN_LOCAL),
+            route(libc::RTN_BROADCAST),
+            unicast().nest(RTA_METRICS, |it| it.u32(1, 4).u32(2, 1400)),
+            unicast().bytes(RTA_ENCAP_TYPE, &[5, 0]),
+            unicast().bytes(RTA_MULTIPATH, &[8, 0, 0, 0, 3, 0, 0, 0]),
+        ] {
+            assert_eq!(onward(request), None);
+        }
+    }
+
+    #[test]
     fn a_neighbour_that_failed_has_no_address() {
         let neighbour = |state: u16| {
             let [low, high] = state.to_ne_bytes();
@@ -332,6 +521,8 @@ mod tests {
         #[test]
         fn no_message_makes_the_decoders_panic(message: Vec<u8>) {
             let _ = decode_route(&message, FAR);
+            let _ = decode_onward(&message, FAR);
+            let _ = stale_neighbour(&message);
             let _ = decode_neighbour(&message);
             let _ = decode_addresses(&message);
             let _ = leads_out_of(3, &message);

@@ -2,10 +2,10 @@
 //! the process.
 
 use aya::{
-    maps::{DevMapHash, Map, MapData},
+    maps::{Array, DevMapHash, Map, MapData},
     programs::{Xdp, XdpMode as AyaMode},
 };
-use nic_common::counters::ForwardCounters;
+use nic_common::{counters::ForwardCounters, forward::Gate};
 
 use super::{
     lock::Lock,
@@ -63,6 +63,17 @@ impl ForwardPrograms {
         };
         let ends = [end(nics[0], program)?, end(nics[1], program)?];
         Ok(Self { object, ends })
+    }
+
+    /// From now on those packets are routed; before the first call, none.
+    pub fn open_gates(&mut self, gates: [Gate; 2]) -> Result<()> {
+        self.object.with_map("NIC_GATES", |map| {
+            let mut map: Array<&mut MapData, u64> = map.try_into()?;
+            for (index, gate) in (0..).zip(gates) {
+                map.set(index, gate.to_word(), 0)?;
+            }
+            Ok(())
+        })
     }
 
     /// How XDP runs at either interface.

@@ -27,6 +27,7 @@ mod support;
 mod sys;
 mod tc_counters;
 mod test_run;
+mod to_stack;
 
 pub use attach::{Attached, ModeWanted, Options, Switches, attach, first_mode, plan};
 pub use attachment::Attachment;
@@ -41,8 +42,9 @@ pub use privilege::{
     NEEDS, Needs, check as check_privileges, hint as privilege_hint, refuse_those_of_a_file,
 };
 pub use programs::Programs;
-pub use rings::Rings;
+pub use rings::{Rings, refuse_if_used};
 pub use slot::{Slot, staged as half_made};
 pub use support::{has_tcx, trial};
 pub use tc_counters::TcCounters;
 pub use test_run::BpfWalker;
+pub use to_stack::ToStack;

@@ -29,6 +29,8 @@ pub const INGRESS: &str = "nic_ingress";
 pub const FORWARD_FRAMES: &str = "nic_forward_l2";
 /// XDP program that routes IP packets.
 pub const FORWARD_PACKETS: &str = "nic_forward_l3";
+/// XDP program that lets a frame pass.
+pub const PASS: &str = "nic_pass";
 /// TC egress program.
 pub const EGRESS: &str = "nic_egress";
 
@@ -160,6 +162,12 @@ impl Object {
         let program: &mut Xdp = self.program(name)?;
         program.load().map_err(|error| verifying(name, &error))?;
         Ok(program)
+    }
+
+    /// A program that was loaded.
+    pub fn loaded(&self, name: &str) -> Result<&Xdp> {
+        let program = self.ebpf.program(name).ok_or_else(|| missing(name))?;
+        program.try_into().map_err(|error: ProgramError| pinned::aya_error(name, &error))
     }
 
     /// Works on a map.

@@ -7,8 +7,11 @@
 
 use std::{
     fmt,
-    fs::{File, TryLockError},
-    os::fd::{AsRawFd, BorrowedFd},
+    fs::{self, File, TryLockError},
+    os::{
+        fd::{AsRawFd, BorrowedFd},
+        linux::fs::MetadataExt,
+    },
 };
 
 use aya::maps::{Array, Map, MapData, XskMap};
@@ -18,7 +21,7 @@ use super::{
     attach::{self, ModeWanted, Options},
     attachment::Attachment,
     detach,
-    lock::Lock,
+    lock::{self, Lock},
     pinned::{self, PolicyWord},
     privilege,
     slot::{self, Slot},
@@ -93,6 +96,11 @@ impl Rings {
         Ok(())
     }
 
+    /// Whether the programs are still attached that these rings were opened at.
+    pub fn are_attached(&self) -> bool {
+        self.slot.is_at(&self.presence)
+    }
+
     /// Removes the rules of queues that have nobody: only if there is no other user.
     fn clear_all(&mut self) -> Result<()> {
         self.policy.set_steering(false)?;
@@ -118,6 +126,44 @@ impl Rings {
             detach::detach(&lock, &self.slot)?;
         }
         Ok(())
+    }
+}
+
+/// Refuses to go on if a process has rings at the interface called `name`, whose slot this is: they
+/// would get nothing more, or have its queues.
+pub fn refuse_if_used(name: &str, slot: &Slot) -> Result<()> {
+    if !slot.exists()? {
+        return Ok(());
+    }
+    let directory = slot.open_directory()?;
+    match directory.try_lock() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => Err(used(name, holder(&directory))),
+        Err(error) => Err(in_lock(error)),
+    }
+}
+
+/// The process that has rings there, by `/proc/locks`: none where it is in another namespace of
+/// processes.
+fn holder(directory: &File) -> Option<u32> {
+    lock::holder(directory.metadata().ok()?.st_ino()).filter(|pid| *pid != 0)
+}
+
+fn used(name: &str, pid: Option<u32>) -> Error {
+    match pid {
+        Some(pid) => Error::failed(format!("process {pid}{} has rings at {name}", command(pid)))
+            .with_fix(format!("end it first: kill -INT {pid}")),
+        None => Error::failed(format!("a process of another container has rings at {name}"))
+            .with_fix("end it first"),
+    }
+}
+
+/// The name of a process, in brackets.
+fn command(pid: u32) -> String {
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    match name.trim_end() {
+        "" => String::new(),
+        name => format!(" ({name})"),
     }
 }
 
