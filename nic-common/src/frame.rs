@@ -9,6 +9,13 @@ pub trait Frame {
     /// Length of the whole frame in bytes, from the destination address on, without FCS.
     fn len(&self) -> u32;
 
+    /// Length of the whole frame, whose network packet says that it ends at `end`: the same as
+    /// [`Frame::len`], only cheaper to tell where a frame may lie in several pieces.
+    #[inline(always)]
+    fn len_if_packet_ends_at(&self, _end: u32) -> u32 {
+        self.len()
+    }
+
     /// Whether there is no byte in the frame.
     fn is_empty(&self) -> bool {
         self.len() == 0

@@ -216,7 +216,28 @@ impl HeaderInfo {
     /// ARP. Equal to [`HeaderInfo::of`] wherever it answers.
     #[inline(always)]
     pub fn of_common<F: Frame + ?Sized>(frame: &F) -> Option<Self> {
+        Self::of_common_with_len(frame).map(|(info, _)| info)
+    }
+
+    /// The same, with the length of the frame.
+    #[inline(always)]
+    pub fn of_common_with_len<F: Frame + ?Sized>(frame: &F) -> Option<(Self, u32)> {
         common::walk(frame)
+    }
+
+    /// The same headers, each of their numbers through `hide`: see [`Walk::through`].
+    #[inline(always)]
+    #[must_use]
+    pub fn through(self, hide: impl Fn(u64) -> u64) -> Self {
+        Self {
+            header_len: hide(self.header_len.into()) as u32,
+            l3_offset: hide(self.l3_offset.into()) as u32,
+            l4_offset: hide(self.l4_offset.into()) as u32,
+            l3: hide(self.l3.into()) as u16,
+            l4: IpProtocol::new(hide(self.l4.raw().into()) as u8),
+            vlan_depth: hide(self.vlan_depth.into()) as u8,
+            flags: Flags::from_bits(hide(self.flags.bits().into()) as u8),
+        }
     }
 
     /// Whether the headers go on where they could not be read.

@@ -1,21 +1,18 @@
-//! What the XDP program leaves in front of a frame for TC ingress and AF_XDP.
+//! What the XDP program leaves in front of a frame for AF_XDP.
 
-use crate::{
-    headers::{Flags, HeaderInfo, IpProtocol, Walk},
-    policy::Verdict,
-};
+use crate::headers::{Flags, HeaderInfo, IpProtocol, Walk};
 
 /// The metadata of one frame: two 64-bit words directly in front of it, in host byte order.
 ///
 /// GRO merges two packets only if their metadata is equal (`skb_metadata_differs`,
 /// include/linux/skbuff.h), so nothing in it may differ between the segments of one stream: no
-/// counters, no times, no lengths but the header's.
+/// counters, no times, no lengths but the header's, and no verdict, which depends on the frame's.
 ///
 /// | word | bits | what |
 /// | --- | --- | --- |
 /// | 0 | 0..8 | [`Metadata::MAGIC`] |
 /// | 0 | 8..16 | flags of the headers ([`Flags`]) |
-/// | 0 | 16..24 | verdict |
+/// | 0 | 16..24 | 0 |
 /// | 0 | 24..32 | IP protocol; 255 where there is none |
 /// | 0 | 32..48 | header length |
 /// | 0 | 48..64 | ethertype of the innermost header |
@@ -25,8 +22,6 @@ use crate::{
 /// | 1 | 48..56 | VLAN tags |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metadata {
-    /// What the policy decided.
-    pub verdict: Verdict,
     /// The headers.
     pub headers: HeaderInfo,
     /// Receive queue.
@@ -37,7 +32,7 @@ impl Metadata {
     /// Size in front of the frame, in bytes.
     pub const SIZE: usize = size_of::<[u64; 2]>();
     /// Tells our metadata from somebody else's.
-    pub const MAGIC: u8 = 0xc5;
+    pub const MAGIC: u8 = 0xc6;
 
     /// The words that lie in front of the frame. Lengths and offsets fit: the walk goes no farther
     /// than [`Walk::FARTHEST`].
@@ -46,7 +41,6 @@ impl Metadata {
         let headers = &self.headers;
         let first = Self::MAGIC as u64
             | (headers.flags.bits() as u64) << 8
-            | (self.verdict as u64) << 16
             | (headers.l4.raw() as u64) << 24
             | (headers.header_len as u16 as u64) << 32
             | (headers.l3 as u64) << 48;
@@ -63,12 +57,6 @@ impl Metadata {
         if first as u8 != Self::MAGIC {
             return None;
         }
-        let verdict = match (first >> 16) as u8 {
-            0 => Verdict::Copy,
-            1 => Verdict::Split,
-            2 => Verdict::Whole,
-            _ => return None,
-        };
         let headers = HeaderInfo {
             header_len: (first >> 32) as u16 as u32,
             l3_offset: (second >> 16) as u16 as u32,
@@ -78,7 +66,7 @@ impl Metadata {
             vlan_depth: (second >> 48) as u8,
             flags: Flags::from_bits((first >> 8) as u8),
         };
-        Some(Self { verdict, headers, queue: second as u16 })
+        Some(Self { headers, queue: second as u16 })
     }
 }
 
@@ -93,14 +81,12 @@ mod tests {
     proptest! {
         #[test]
         fn words_bring_everything_back(
-            verdict in prop::sample::select(&Verdict::ALL[..]),
             lengths: [u16; 4],
             protocols: (u16, u8),
             flags in 0_u8..128,
             vlan_depth: u8,
         ) {
             let metadata = Metadata {
-                verdict,
                 headers: HeaderInfo {
                     header_len: lengths[0].into(),
                     l3_offset: lengths[1].into(),

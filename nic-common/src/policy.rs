@@ -95,7 +95,8 @@ impl CopyPolicy {
     }
 }
 
-/// Bit of the policy's word: some queue has rules of steering, so frames are to be looked up.
+/// Bit of the policy's word: some queue has rules of steering, so frames are to be looked up, and
+/// get metadata for whoever reads the rings.
 pub const STEERING: u64 = 1 << 33;
 
 impl Default for CopyPolicy {

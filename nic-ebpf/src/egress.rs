@@ -22,7 +22,7 @@ pub fn count(ctx: &TcContext) {
     let counters = unsafe { &mut *counters };
     let info = match HeaderInfo::of_common(&Direct::skb(ctx)) {
         Some(info) => info,
-        None => Skb::new(ctx.skb.skb).headers(skb.len),
+        None => Skb::new(ctx.skb.skb).uncommon_headers(skb.len),
     };
     counters.packets += 1;
     counters.bytes += u64::from(skb.len);
@@ -58,8 +58,12 @@ fn queue(ctx: &TcContext, skb: &__sk_buff) -> u32 {
     if skb.queue_mapping > 0 {
         return (skb.queue_mapping - 1) % queues;
     }
-    // SAFETY: computes and keeps the hash that the stack is about to compute.
-    let hash = unsafe { bpf_get_hash_recalc(ctx.skb.skb) };
+    let hash = match skb.hash {
+        // SAFETY: computes and keeps the hash that the stack is about to compute.
+        0 => unsafe { bpf_get_hash_recalc(ctx.skb.skb) },
+        // The call costs more than everything else where returns are mitigated.
+        hash => hash,
+    };
     // `reciprocal_scale`
     ((u64::from(hash) * u64::from(queues)) >> 32) as u32
 }

@@ -2,7 +2,7 @@
 //!
 //! | program | hook | does |
 //! | --- | --- | --- |
-//! | `nic_rx`, `nic_rx_frags` | XDP | walk headers, decide, count, leave metadata; pass on, or steer |
+//! | `nic_rx`, `nic_rx_frags` | XDP | walk headers, decide, count; pass on, or steer |
 //! | `nic_ingress` | TC ingress | count what the stack gets; pull small packets together |
 //! | `nic_egress` | TC egress | count what the stack sends |
 //!
@@ -33,15 +33,13 @@ use aya_ebpf::{
 /// XDP for devices whose frames fit into one buffer.
 #[xdp]
 pub fn nic_rx(ctx: XdpContext) -> u32 {
-    rx::count::<packet::Linear>(&ctx);
-    steer::redirect(&ctx)
+    rx::frame::<packet::Direct>(&ctx)
 }
 
 /// XDP for devices that may spread a frame over several buffers.
 #[xdp(frags)]
 pub fn nic_rx_frags(ctx: XdpContext) -> u32 {
-    rx::count::<packet::Fragmented>(&ctx);
-    steer::redirect(&ctx)
+    rx::frame::<packet::Fragmented>(&ctx)
 }
 
 /// Forwarding of whole frames.

@@ -7,7 +7,7 @@ use aya_ebpf::{
 };
 use nic_common::{
     counters::{ForwardCounters, IngressCounters, RxCounters, TxCounters},
-    policy::{CopyPolicy, STEERING},
+    policy::CopyPolicy,
     record::AttachRecord,
     steer::Rules,
 };
@@ -56,7 +56,7 @@ pub static NIC_GATES: Array<u64, 2> = Array::new();
 #[btf_map]
 pub static NIC_STATIONS: LruHashMap<u64, u32, 256> = LruHashMap::new();
 
-/// The [`CopyPolicy`] as a word, with [`STEERING`], alone in its map; userspace changes it while
+/// The [`CopyPolicy`] as a word, with [`nic_common::policy::STEERING`], alone in its map; userspace changes it while
 /// the programs run.
 #[unsafe(no_mangle)]
 #[unsafe(link_section = ".data.policy")]
@@ -83,20 +83,9 @@ pub static TX_QUEUES: Global<u32> = Global::new(1);
 #[unsafe(no_mangle)]
 pub static FORWARD_FIRST: Global<u32> = Global::new(0);
 
-/// The policy in force.
+/// The policy in force and whether any queue has rules of steering.
 #[inline(always)]
-pub fn policy() -> CopyPolicy {
-    CopyPolicy::from_word(policy_word())
-}
-
-/// Whether any queue has rules of steering.
-#[inline(always)]
-pub fn is_steering() -> bool {
-    policy_word() & STEERING != 0
-}
-
-#[inline(always)]
-fn policy_word() -> u64 {
+pub fn policy_word() -> u64 {
     // SAFETY: one aligned 64-bit load, which cannot be torn by userspace's 64-bit store.
     unsafe { core::ptr::read_volatile(&raw const POLICY) }
 }

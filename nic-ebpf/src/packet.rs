@@ -3,7 +3,6 @@
 use core::mem::MaybeUninit;
 
 use aya_ebpf::{
-    EbpfContext,
     bindings::{__sk_buff, bpf_hdr_start_off::BPF_HDR_START_MAC, xdp_md},
     cty::{c_long, c_void},
     helpers::generated::{
@@ -34,6 +33,12 @@ impl Direct {
 
     pub fn skb(ctx: &TcContext) -> Self {
         Self { data: ctx.data(), end: ctx.data_end(), len: ctx.len() }
+    }
+
+    /// The linear part of a packet of `len` bytes.
+    #[inline(always)]
+    pub fn of_packet(self, len: u32) -> Self {
+        Self { len, ..self }
     }
 
     /// Bytes in the linear part.
@@ -74,6 +79,43 @@ impl Fields for Checked {
         // SAFETY: as above. BPF loads need no alignment in packets; the verifier checks that too.
         u16::from_be(unsafe { *self.0.add(at).cast::<u16>() })
     }
+}
+
+/// The linear part of a packet, read at offsets that the verifier knows nothing about.
+pub struct Anywhere(pub Direct);
+
+impl Frame for Anywhere {
+    type Header<const N: usize> = Checked;
+
+    #[inline(always)]
+    fn len(&self) -> u32 {
+        self.0.len
+    }
+
+    #[inline(always)]
+    fn header<const N: usize>(&self, at: u32) -> Option<Checked> {
+        // The verifier follows pointers into packets only up to 64 KiB.
+        const FARTHEST: u32 = 0x3fff;
+        let at = opaque(at);
+        if at > FARTHEST { None } else { self.0.header::<N>(at) }
+    }
+}
+
+/// `value`, as something that the compiler knows nothing about, unlike the verifier.
+#[inline(always)]
+pub fn opaque(mut value: u32) -> u32 {
+    // SAFETY: a register moved to itself.
+    unsafe { core::arch::asm!("{0} = {0}", inout(reg) value, options(pure, nomem, nostack)) };
+    value
+}
+
+/// `context`, as one of which the compiler has read nothing yet.
+#[inline(always)]
+#[expect(clippy::pointers_in_nomem_asm_block, reason = "the pointer moves, nothing is read by it")]
+pub fn anew<T>(mut context: *mut T) -> *mut T {
+    // SAFETY: a register moved to itself. Not `pure`: the compiler must not take two for one.
+    unsafe { core::arch::asm!("{0} = {0}", inout(reg) context, options(nomem, nostack)) };
+    context
 }
 
 /// A whole packet, read through the kernel's helpers: slower, but reaches every fragment.
@@ -182,28 +224,57 @@ fn distance(start: usize, end: usize) -> u32 {
     bytes as u32
 }
 
-/// How an XDP program gets at the length of a frame: what tells the two builds apart.
-pub trait Buffers {
-    fn frame_len(ctx: &XdpContext) -> u32;
+/// A frame as an XDP program gets it: what tells the two builds apart.
+pub trait Buffers: Frame + Sized {
+    fn of(ctx: &XdpContext) -> Self;
+
+    /// Length of the frame.
+    #[inline(always)]
+    fn frame_len(ctx: &XdpContext) -> u32 {
+        Self::of(ctx).len()
+    }
 }
 
 /// Every frame lies in one buffer.
-pub struct Linear;
-
-/// A frame may go on in fragments.
-pub struct Fragmented;
-
-impl Buffers for Linear {
+impl Buffers for Direct {
     #[inline(always)]
-    fn frame_len(ctx: &XdpContext) -> u32 {
-        distance(ctx.data(), ctx.data_end())
+    fn of(ctx: &XdpContext) -> Self {
+        Self::xdp(ctx, distance(ctx.data(), ctx.data_end()))
     }
+}
+
+/// A frame that may go on in fragments.
+#[derive(Clone, Copy)]
+pub struct Fragmented {
+    ctx: *mut xdp_md,
+    linear: Direct,
 }
 
 impl Buffers for Fragmented {
     #[inline(always)]
-    fn frame_len(ctx: &XdpContext) -> u32 {
+    fn of(ctx: &XdpContext) -> Self {
+        Self { ctx: ctx.ctx, linear: Direct::of(ctx) }
+    }
+}
+
+impl Frame for Fragmented {
+    type Header<const N: usize> = Checked;
+
+    #[inline(always)]
+    fn len(&self) -> u32 {
         // SAFETY: the helper only reads from the context.
-        unsafe { bpf_xdp_get_buff_len(ctx.as_ptr().cast()) as u32 }
+        unsafe { bpf_xdp_get_buff_len(self.ctx) as u32 }
+    }
+
+    /// A frame that ends with its packet does not go on in fragments. The helper is a call, which
+    /// costs as much as everything else where returns are mitigated.
+    #[inline(always)]
+    fn len_if_packet_ends_at(&self, end: u32) -> u32 {
+        if end == self.linear.len { end } else { self.len() }
+    }
+
+    #[inline(always)]
+    fn header<const N: usize>(&self, at: u32) -> Option<Checked> {
+        self.linear.header::<N>(at)
     }
 }

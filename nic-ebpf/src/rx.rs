@@ -1,8 +1,8 @@
-//! XDP: walk the headers, decide, count, leave the verdict in front of the frame.
+//! XDP: walk the headers, decide, count; steer where somebody asked for it.
 
 use aya_ebpf::{
     EbpfContext,
-    bindings::xdp_md,
+    bindings::{xdp_action::XDP_PASS, xdp_md},
     helpers::generated::{bpf_ktime_get_ns, bpf_xdp_adjust_meta},
     programs::XdpContext,
 };
@@ -11,29 +11,26 @@ use nic_common::{
     counters::{RxCounters, header_bin, size_bin},
     headers::{Flags, HeaderInfo},
     metadata::Metadata,
+    policy::{CopyPolicy, STEERING},
 };
 
-use crate::{
-    maps,
-    packet::{Buffers, Direct},
-    walk::Walkable,
-};
+use crate::{maps, packet::Buffers, steer, walk::Walkable};
 
 /// At most one malformed frame per queue and CPU is logged in this time.
 const LOG_INTERVAL_NS: u64 = 100_000_000;
 
-/// Counts one frame.
+/// Counts one frame; says where it goes.
 #[inline(always)]
-pub fn count<B: Buffers>(ctx: &XdpContext) {
+pub fn frame<B: Buffers>(ctx: &XdpContext) -> u32 {
     let queue = ctx.rx_queue_index();
-    let Some(counters) = maps::NIC_RX.get_ptr_mut(queue) else { return };
+    let Some(counters) = maps::NIC_RX.get_ptr_mut(queue) else { return XDP_PASS };
     // SAFETY: the slot belongs to this CPU, and XDP programs of one CPU do not interrupt each other.
     let counters = unsafe { &mut *counters };
-    let len = B::frame_len(ctx);
-    let mut info = headers(ctx, len);
+    let (mut info, len) = headers::<B>(ctx);
     info.header_len = maps::hide(info.header_len.into()) as u32;
     let header_len = info.header_len;
-    let verdict = maps::policy().decide(len, &info);
+    let word = maps::policy_word();
+    let verdict = CopyPolicy::from_word(word).decide(len, &info);
     counters.verdicts[verdict as usize] += 1;
     counters.bytes += u64::from(len);
     counters.header_bytes += u64::from(header_len);
@@ -43,9 +40,14 @@ pub fn count<B: Buffers>(ctx: &XdpContext) {
     if info.flags != Flags::NONE {
         count_flags(ctx, counters, &info, len);
     }
-    if !leave_metadata(ctx, Metadata { verdict, headers: info, queue: queue as u16 }) {
+    if word & STEERING == 0 {
+        return XDP_PASS;
+    }
+    // Only here: a call of the kernel costs more than all of the above where returns are mitigated.
+    if !leave_metadata(ctx, Metadata { headers: info, queue: queue as u16 }) {
         counters.no_metadata += 1;
     }
+    steer::redirect(ctx)
 }
 
 #[inline(always)]
@@ -56,10 +58,14 @@ fn count_bin<const N: usize>(bins: &mut [u64; N], bin: usize) {
 }
 
 #[inline(always)]
-fn headers(ctx: &XdpContext, len: u32) -> HeaderInfo {
-    match HeaderInfo::of_common(&Direct::xdp(ctx, len)) {
-        Some(info) => info,
-        None => ctx.ctx.headers(len),
+fn headers<B: Buffers>(ctx: &XdpContext) -> (HeaderInfo, u32) {
+    let frame = B::of(ctx);
+    match HeaderInfo::of_common_with_len(&frame) {
+        Some(found) => found,
+        None => {
+            let len = frame.len();
+            (ctx.ctx.uncommon_headers(len), len)
+        }
     }
 }
 

@@ -19,8 +19,8 @@ use nic_common::{
 
 use crate::{
     maps,
-    packet::{Buffers, Direct, Fragmented, Loaded},
-    walk::{Walkable, opaque},
+    packet::{Buffers, Direct, Fragmented, Loaded, opaque},
+    walk::Walkable,
 };
 
 /// The farthest that a transport header lies in a frame, all bits set. The verifier follows pointers
@@ -33,7 +33,7 @@ const FARTHEST: u32 = 0x3fff;
 /// It gets nothing that the program knows by now, so that nothing has to be kept for it.
 #[inline(always)]
 pub fn redirect(ctx: &XdpContext) -> u32 {
-    if maps::is_steering() { nic_rx_steer(ctx.as_ptr().cast()) as u32 } else { XDP_PASS }
+    nic_rx_steer(ctx.as_ptr().cast()) as u32
 }
 
 #[unsafe(no_mangle)]

@@ -1,12 +1,23 @@
 //! The whole header walk, for frames that the fast path leaves.
 //!
-//! Every step is a global function, and so is the walk: the verifier checks each once, for any
-//! input, instead of following every stack of headers through every step.
+//! Most of them, tunnels above all, are walked without a call ([`linear`]), as far as pointers
+//! reach. Behind that every step is a global function, and so is the walk: the verifier checks each
+//! once, for any input, instead of following every stack of headers through every step.
 
-use aya_ebpf::bindings::{__sk_buff, xdp_md};
+use aya_ebpf::{
+    bindings::{__sk_buff, xdp_md},
+    programs::{TcContext, XdpContext},
+};
 use nic_common::headers::{Flags, HeaderInfo, IpProtocol, Walk};
 
-use crate::packet::{LoadBytes, Loaded, Skb};
+use crate::{
+    maps,
+    packet::{Anywhere, Buffers, Direct, LoadBytes, Loaded, Skb, anew, opaque},
+};
+
+/// Steps that are taken without a call: VLAN tag, IP header, its payload, and the same again in a
+/// tunnel.
+const LINEAR_STEPS: u32 = 6;
 
 /// A context whose packet can be walked.
 pub trait Walkable: LoadBytes {
@@ -22,6 +33,41 @@ pub trait Walkable: LoadBytes {
         self.walk(len, &mut info);
         info
     }
+
+    /// The linear part of the packet of `len` bytes.
+    fn linear(self, len: u32) -> Direct;
+
+    /// The same, for a packet that lies in its linear part as far as its headers reach.
+    #[inline(always)]
+    fn uncommon_headers(self, len: u32) -> HeaderInfo {
+        match linear(self, len) {
+            Some(info) => info.through(maps::hide),
+            None => self.headers(len),
+        }
+    }
+}
+
+/// The headers of a packet, if there are not too many and all lie in its linear part.
+///
+/// All steps look alike to the verifier, which then follows each once, not every stack of them:
+/// pointers are made anew for each, and numbers hidden.
+#[inline(always)]
+fn linear<C: Walkable>(ctx: C, len: u32) -> Option<HeaderInfo> {
+    let frame = || Anywhere(ctx.linear(len));
+    let mut walk = Walk::start(&frame());
+    let mut steps = 0;
+    loop {
+        walk = walk.through(maps::hide);
+        if !walk.step(&frame()) {
+            break;
+        }
+        steps = opaque(steps + 1);
+        if steps == LINEAR_STEPS {
+            return None;
+        }
+    }
+    let info = walk.through(maps::hide).end(&frame());
+    (!info.is_unparsed()).then_some(info)
 }
 
 /// What a global function leaves in place if the kernel hands it no memory, which it never does.
@@ -45,6 +91,11 @@ impl Walkable for *mut xdp_md {
     fn walk(self, len: u32, info: &mut HeaderInfo) {
         nic_rx_walk(self, len, info);
     }
+
+    #[inline(always)]
+    fn linear(self, len: u32) -> Direct {
+        Direct::of(&XdpContext::new(anew(self))).of_packet(len)
+    }
 }
 
 impl Walkable for Skb {
@@ -56,6 +107,11 @@ impl Walkable for Skb {
     #[inline(always)]
     fn walk(self, len: u32, info: &mut HeaderInfo) {
         nic_tc_walk(self.ctx, self.hidden, len, info);
+    }
+
+    #[inline(always)]
+    fn linear(self, len: u32) -> Direct {
+        Direct::skb(&TcContext::new(anew(self.ctx))).of_packet(len)
     }
 }
 
@@ -95,14 +151,6 @@ fn step<C: LoadBytes>(ctx: C, len: u32, walk: *mut Walk) -> u64 {
         Some(walk) => u64::from(walk.step(&Loaded { ctx, len })),
         None => 0,
     }
-}
-
-/// `value`, as something that the compiler knows nothing about, unlike the verifier.
-#[inline(always)]
-pub fn opaque(mut value: u32) -> u32 {
-    // SAFETY: a register moved to itself.
-    unsafe { core::arch::asm!("{0} = {0}", inout(reg) value, options(pure, nomem, nostack)) };
-    value
 }
 
 #[inline(always)]

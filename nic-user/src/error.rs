@@ -58,7 +58,6 @@ impl Error {
     pub fn io(action: impl fmt::Display, error: &std::io::Error) -> Self {
         let kind = match error.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => Kind::NotPermitted,
-            Some(libc::ENODEV) => Kind::NotFound,
             _ => Kind::Failed,
         };
         Self::new(kind, format!("{action}: {error}"))

@@ -17,3 +17,4 @@ pub mod nic;
 pub mod offload;
 pub mod report;
 pub mod transaction;
+pub mod trusted;

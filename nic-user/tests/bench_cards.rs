@@ -149,7 +149,7 @@ impl State {
 
 fn lent_by(child: &Child) -> Vec<String> {
     let prefix = format!("nic-{}-", child.id());
-    named_namespaces().into_iter().filter(|name| name.starts_with(&prefix)).collect()
+    named_namespaces().unwrap().into_iter().filter(|name| name.starts_with(&prefix)).collect()
 }
 
 /// Until both interfaces are elsewhere, in namespaces of this child.

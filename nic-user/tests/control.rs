@@ -347,7 +347,11 @@ fn queues_that_an_af_xdp_socket_has_are_not_taken_away() {
         .spawn()
         .unwrap();
     let show = ["show", host.interface(), "--netns", host.netns_name(), "--json"];
-    let has_sockets = || succeeded(nicctl(&show)).contains("\"af_xdp\": true");
+    // It opens them one by one.
+    let has_sockets = || {
+        let shown = succeeded(nicctl(&show));
+        shown.contains("\"af_xdp\": true") && !shown.contains("\"af_xdp\": false")
+    };
     while forward.try_wait().unwrap().is_none() && !has_sockets() {}
     let verbs =
         ["plan", "set"].map(|verb| command(host, verb, host.interface(), &["channels.tx=2"]));

@@ -5,11 +5,12 @@ mod common;
 mod ethtool;
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
-use std::net::UdpSocket;
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
+use std::process::Command;
 
-use attached::{Attached, number};
+use attached::{Attached, nicctl, number};
 use nic_common::counters::{header_bin, header_bin_start, size_bin, size_bin_start};
 use nic_common::headers::{Flags, HeaderInfo};
 use nic_common::policy::{CopyPolicy, Verdict};
@@ -280,6 +281,80 @@ fn big_tcp_passes_generic_xdp_whole_and_none_is_dropped() {
     assert_eq!(lab.a().stats().unwrap().tx_dropped, dropped_before);
 }
 
+/// A connection over which messages go one by one, each answered before the next.
+struct Messages<'l> {
+    receiver: &'l Host,
+    ends: [TcpStream; 2],
+}
+
+impl<'l> Messages<'l> {
+    fn new(lab: &'l Lab) -> Self {
+        let (sender, receiver) =
+            traffic::connect(lab.a(), lab.b(), IpVersion::V4, 1).unwrap().remove(0);
+        sender.set_nodelay(true).unwrap();
+        receiver.set_nodelay(true).unwrap();
+        let messages = Self { receiver: lab.b(), ends: [sender, receiver] };
+        // Until the congestion window holds the largest.
+        (0..50).for_each(|_| messages.exchange(1 << 16));
+        messages
+    }
+
+    fn exchange(&self, bytes: usize) {
+        let [mut sender, mut receiver] = [&self.ends[0], &self.ends[1]];
+        sender.write_all(&vec![0xa5; bytes]).unwrap();
+        receiver.read_exact(&mut vec![0; bytes]).unwrap();
+        receiver.write_all(&[0]).unwrap();
+        sender.read_exact(&mut [0]).unwrap();
+    }
+
+    /// Packets that the stack gets for some messages of `bytes`: the fewest of several rounds, in
+    /// which no timer of TCP or scheduler came between.
+    fn packets(&self, bytes: usize) -> u64 {
+        let round = || {
+            let before = ip_packets(self.receiver);
+            (0..10).for_each(|_| self.exchange(bytes));
+            ip_packets(self.receiver) - before
+        };
+        (0..10).map(|_| round()).min().unwrap()
+    }
+}
+
+/// IPv4 packets that a host's stack got, super-packets as one (`InReceives`).
+fn ip_packets(host: &Host) -> u64 {
+    let snmp = host.run(|| std::fs::read_to_string("/proc/thread-self/net/snmp")).unwrap().unwrap();
+    let values = snmp.lines().filter(|line| line.starts_with("Ip:")).nth(1).unwrap();
+    values.split(' ').nth(3).unwrap().parse().unwrap()
+}
+
+/// Messages of up to 64 KiB whose last segments are of many lengths, below and above the copybreak
+/// too.
+fn message_sizes() -> impl Iterator<Item = usize> {
+    const SEGMENT: usize = 1500 - 20 - 20 - 12;
+    let tails = [1, 100, 189, 190, 191, 1000, SEGMENT - 1, SEGMENT];
+    let sizes =
+        [0, 1, 2, 9, 20, 43].into_iter().flat_map(move |n| tails.map(|tail| n * SEGMENT + tail));
+    sizes.chain([1548, 1 << 16])
+}
+
+#[test]
+fn gro_merges_as_deep_as_with_nothing_attached() {
+    needs_root!();
+    let lab = Lab::new(Shape { queues: 1, mtu: 1500 }).unwrap();
+    // The sender segments, as it does towards native XDP, and the receiver merges, which veth does
+    // only for a sender that has none of these (`veth_skb_is_eligible_for_gro`).
+    for kind in ["tcp", "tcp-ecn", "tcp-mangleid", "tcp6"] {
+        ethtool::set(lab.a(), &format!("tx-{kind}-segmentation"), false);
+    }
+    ethtool::set(lab.b(), "rx-gro", true);
+    let messages = Messages::new(&lab);
+    let depths =
+        || message_sizes().map(|bytes| (bytes, messages.packets(bytes))).collect::<Vec<_>>();
+    let without = depths();
+    // In generic mode the kernel does not merge at all (`netif_elide_gro`).
+    let _attached = Attached::new(lab.b(), &["--mode", "native"]);
+    assert_eq!(depths(), without);
+}
+
 /// Frames that XDP counted and TC ingress did not, alone or merged into others: those that came
 /// before TC was attached.
 fn not_at_ingress(stats: &Value) -> u64 {
@@ -328,6 +403,24 @@ fn udp_super_packets_are_told_from_tcp() {
     assert_eq!(number(tx, "/gso_udp_packets"), 5, "{tx}");
     assert_eq!(number(tx, "/gso_udp_segments"), 5 * SEGMENTS, "{tx}");
     assert_eq!(number(tx, "/gso_tcp_packets"), 0, "{tx}");
+}
+
+#[test]
+fn links_without_ethernet_headers_are_refused() {
+    needs_root!();
+    let lab = Lab::new(Shape { queues: 1, mtu: 1500 }).unwrap();
+    let netns = lab.a().netns_name();
+    let mut ip = Command::new("ip");
+    ip.args(["-netns", netns, "tuntap", "add", "nic-tun", "mode", "tun"]);
+    assert!(ip.status().unwrap().success());
+    for mode in ["auto", "generic"] {
+        let refused = nicctl(&["attach", "nic-tun", "--netns", netns, "--mode", mode]);
+        assert_eq!(refused.status.code(), Some(1));
+        let error = String::from_utf8(refused.stderr).unwrap();
+        assert!(error.contains("no Ethernet header (link type 65534)"), "{error}");
+    }
+    let attached = nicctl(&["attach", "lo", "--netns", netns]);
+    assert!(attached.status.success(), "{attached:?}");
 }
 
 /// Sends a datagram whose payload stays in the pages of a pipe.

@@ -87,17 +87,17 @@ fn nothing_is_left_of_a_lab() {
     let lab = Lab::new(Shape::default()).unwrap();
     let names = [lab.a().netns_name().to_owned(), lab.b().netns_name().to_owned()];
     let cookie = lab.a().netns().cookie().unwrap();
-    assert_eq!(name_of_cookie(cookie).as_ref(), Some(&names[0]));
+    assert_eq!(name_of_cookie(cookie).unwrap().as_ref(), Some(&names[0]));
     assert_ne!(current_cookie().unwrap(), cookie);
     assert_eq!(lab.b().run(current_cookie).unwrap().unwrap(), lab.b().netns().cookie().unwrap());
 
     // A lab in use is not swept.
     Lab::sweep().unwrap();
-    assert!(names.iter().all(|name| named_namespaces().contains(name)));
+    assert!(names.iter().all(|name| named_namespaces().unwrap().contains(name)));
 
     drop(lab);
-    assert!(!names.iter().any(|name| named_namespaces().contains(name)));
-    assert_eq!(name_of_cookie(cookie), None);
+    assert!(!names.iter().any(|name| named_namespaces().unwrap().contains(name)));
+    assert_eq!(name_of_cookie(cookie).unwrap(), None);
     let leftovers = Nic::all().unwrap();
     assert!(!leftovers.iter().any(|nic| matches!(nic.name(), "nic-a" | "nic-b")));
 }
@@ -129,11 +129,11 @@ fn what_a_killed_process_left_is_swept() {
     let names: Vec<_> = line.split(' ').skip(1).map(str::to_owned).collect();
 
     Lab::sweep().unwrap();
-    assert!(names.iter().all(|name| named_namespaces().contains(name)));
+    assert!(names.iter().all(|name| named_namespaces().unwrap().contains(name)));
     holder.kill().unwrap();
     holder.wait().unwrap();
     Lab::sweep().unwrap();
-    assert!(!names.iter().any(|name| named_namespaces().contains(name)));
+    assert!(!names.iter().any(|name| named_namespaces().unwrap().contains(name)));
 }
 
 #[test]

@@ -14,8 +14,8 @@ fuzz_target!(|bytes: &[u8]| {
     let Some((frame, policy)) = bytes.split_last_chunk::<4>() else { return };
     let info = HeaderInfo::of(frame);
     check_walk(frame, &info);
-    let verdict = check_decision(policy_of(*policy), Frame::len(frame), &info);
-    check_metadata(info, verdict);
+    check_decision(policy_of(*policy), Frame::len(frame), &info);
+    check_metadata(info);
 });
 
 fn policy_of([copybreak, copybreak_high, linear, linear_high]: [u8; 4]) -> CopyPolicy {
@@ -37,7 +37,7 @@ fn check_walk(frame: &[u8], info: &HeaderInfo) {
 }
 
 /// The verdict is what the policy's documentation says, also after its way through the map.
-fn check_decision(policy: CopyPolicy, len: u32, info: &HeaderInfo) -> Verdict {
+fn check_decision(policy: CopyPolicy, len: u32, info: &HeaderInfo) {
     assert_eq!(CopyPolicy::from_word(policy.to_word()), policy);
     let verdict = policy.decide(len, info);
     let copied = verdict.copied(len, info.header_len);
@@ -53,11 +53,10 @@ fn check_decision(policy: CopyPolicy, len: u32, info: &HeaderInfo) -> Verdict {
             assert!(!policy.split || !fits);
         }
     }
-    verdict
 }
 
 /// What goes in front of a frame comes out again; no input here has headers beyond 65,535 bytes.
-fn check_metadata(headers: HeaderInfo, verdict: Verdict) {
-    let metadata = Metadata { verdict, headers, queue: 3 };
+fn check_metadata(headers: HeaderInfo) {
+    let metadata = Metadata { headers, queue: 3 };
     assert_eq!(Metadata::from_words(metadata.to_words()), Some(metadata));
 }

@@ -96,6 +96,24 @@ impl Walk {
         }
     }
 
+    /// The same walk, each of its numbers through `hide`: for BPF's verifier, which follows every
+    /// step again for every number that it knows.
+    #[inline(always)]
+    #[must_use]
+    pub fn through(self, hide: impl Fn(u64) -> u64) -> Self {
+        Self {
+            at: hide(self.at.into()) as u32,
+            l3_offset: hide(self.l3_offset.into()) as u32,
+            ethertype: hide(self.ethertype.into()) as u16,
+            protocol: IpProtocol::new(hide(self.protocol.raw().into()) as u8),
+            flags: Flags::from_bits(hide(self.flags.bits().into()) as u8),
+            vlan_depth: hide(self.vlan_depth.into()) as u8,
+            counted: hide(self.counted.into()) as u8,
+            in_ip: hide(self.in_ip.into()) != 0,
+            _padding: 0,
+        }
+    }
+
     /// Adds the transport header, if there is one (`__skb_get_poff`).
     #[inline(always)]
     pub fn end<F: Frame + ?Sized>(mut self, frame: &F) -> HeaderInfo {

@@ -37,18 +37,22 @@ Examples:
   nicctl detach --gone")]
 pub(super) struct Args {
     /// Interfaces to detach from
-    #[arg(value_name = "IFACE", required_unless_present_any = ["all", "gone"],
-        conflicts_with_all = ["all", "gone"], value_parser = name::interface())]
+    #[arg(value_name = "IFACE", required_unless_present_any = ["all", "everywhere", "gone"],
+        conflicts_with_all = ["all", "everywhere", "gone"], value_parser = name::interface())]
     interfaces: Vec<String>,
 
-    /// Detach from every interface, in every network namespace
+    /// Detach from every interface of this network namespace, or of the one that --netns names
     #[arg(long)]
     all: bool,
+
+    /// Detach from every interface of the machine, in every network namespace
+    #[arg(long, conflicts_with_all = ["all", "netns"])]
+    everywhere: bool,
 
     /// Clear away what is left of interfaces that no longer exist, in every network namespace;
     /// those of a namespace without a name and a process, and without a program of nicctl, count
     /// as such
-    #[arg(long, conflicts_with = "all")]
+    #[arg(long, conflicts_with_all = ["all", "everywhere", "netns"])]
     gone: bool,
 
     /// Detach also where a program has rings, as `nicctl forward` does: it gets nothing more
@@ -105,14 +109,20 @@ type Target = (String, Slot);
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     target::enter(args.netns.as_deref())?;
     let journals = Journals::system();
-    let targets = if args.all {
+    let targets = if args.everywhere {
         all(&journals)?
+    } else if args.all {
+        let here = namespace::current_cookie()?;
+        let targets = all(&journals)?.into_iter();
+        targets.filter(|(_, slot)| slot.netns == here).collect()
     } else if args.gone {
         gone(&journals)?
     } else {
         named(&args.interfaces, namespace::current_cookie()?, &journals)?
     };
+    let unread = unread(args, &journals)?;
     let (detached, failure) = detach(targets, args, &journals)?;
+    let failure = failure.or(unread);
     report(args, detached, out)?;
     failure.map_or(Ok(()), |error| Err(error.into()))
 }
@@ -137,14 +147,14 @@ fn named(names: &[String], netns: u64, journals: &Journals) -> Result<Vec<Target
 fn former(name: &str, netns: u64, journals: &Journals) -> Result<Vec<Slot>> {
     let recorded = target::recorded(name, netns)?.into_iter();
     let stale = recorded.filter(Attachment::is_stale).map(|gone| gone.slot().clone());
-    let journaled = transaction::former(journals, name, netns);
+    let journaled = transaction::former(journals, name, netns)?;
     Ok(stale.chain(journaled.iter().map(slot_of)).collect())
 }
 
 /// Everything that nicctl did anywhere.
 fn all(journals: &Journals) -> Result<Vec<Target>> {
     let mut targets = attached(|_| true)?;
-    for journal in journaled(journals) {
+    for journal in journaled(journals)? {
         add(&mut targets, &journal.identity.name, slot_of(&journal));
     }
     Ok(targets)
@@ -153,7 +163,7 @@ fn all(journals: &Journals) -> Result<Vec<Target>> {
 /// What is left of interfaces that no longer exist.
 fn gone(journals: &Journals) -> Result<Vec<Target>> {
     let mut targets = attached(|attachment| attachment.is_some_and(Attachment::is_stale))?;
-    for journal in journaled(journals).filter(transaction::is_gone_or_unseen) {
+    for journal in journaled(journals)?.filter(transaction::is_gone_or_unseen) {
         add(&mut targets, &journal.identity.name, slot_of(&journal));
     }
     Ok(targets)
@@ -173,12 +183,30 @@ fn attached(wanted: impl Fn(Option<&Attachment>) -> bool) -> Result<Vec<Target>>
         let name = attachment.as_ref().map_or_else(unknown, Attachment::recorded_name);
         wanted(attachment.as_ref()).then_some((name, slot))
     });
-    Ok(slots.collect())
+    let mut targets: Vec<Target> = slots.collect();
+    for staged in offload::half_made()? {
+        let slot = Slot::new(staged.netns, staged.ifindex);
+        let attachment = Attachment::of(staged).ok().flatten();
+        if wanted(attachment.as_ref()) {
+            let unknown = || format!("interface {}", slot.ifindex);
+            let name = attachment.as_ref().map_or_else(unknown, Attachment::recorded_name);
+            add(&mut targets, &name, slot);
+        }
+    }
+    Ok(targets)
 }
 
 /// The journals that can be read; `nicctl doctor` tells of others.
-fn journaled(journals: &Journals) -> impl Iterator<Item = Journal> {
-    journals.all().into_iter().filter_map(|(_, journal)| journal.ok())
+fn journaled(journals: &Journals) -> Result<impl Iterator<Item = Journal>> {
+    Ok(journals.all()?.into_iter().filter_map(|(_, journal)| journal.ok()))
+}
+
+/// Why not every journal could be read, where all of them are meant.
+fn unread(args: &Args, journals: &Journals) -> Result<Option<Error>> {
+    if !(args.all || args.everywhere) || args.keep_settings {
+        return Ok(None);
+    }
+    Ok(journals.all()?.into_iter().find_map(|(_, journal)| journal.err()))
 }
 
 /// What became of one interface.
@@ -194,7 +222,7 @@ fn detach(
     args: &Args,
     journals: &Journals,
 ) -> Result<(Vec<Outcome>, Option<Error>)> {
-    let nothing_here = offload::existing_root()?.is_none() && journals.all().is_empty();
+    let nothing_here = offload::existing_root()?.is_none() && journals.all()?.is_empty();
     let lock = match args.dry_run || nothing_here {
         true => None,
         false => Some(Lock::take(target::say_waiting)?),
@@ -231,7 +259,7 @@ fn report(args: &Args, outcomes: Vec<Outcome>, out: &mut dyn Write) -> io::Resul
         let document = Document { version: Version, dry_run: args.dry_run, interfaces };
         return json::write_pretty(out, &document);
     }
-    if outcomes.is_empty() && (args.all || args.gone) {
+    if outcomes.is_empty() && args.interfaces.is_empty() {
         writeln!(out, "nothing is attached")?;
     }
     for Outcome { name, detached, .. } in outcomes {

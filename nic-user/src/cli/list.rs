@@ -19,8 +19,9 @@ use crate::report::{
 
 /// List what is attached where: mode, since when, programs
 ///
-/// Mode `gone` is an interface that no longer exists, `unreadable` one whose pins were damaged or
-/// made by another version of nicctl; `nicctl detach` clears either away.
+/// Mode `gone` is an interface that no longer exists, `half-made` one whose attach or detach goes
+/// on or was interrupted, `unreadable` one whose pins were damaged or
+/// made by another version of nicctl; `nicctl detach` clears each away.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -66,7 +67,7 @@ struct Entry {
     ifindex: u32,
     /// The network namespace, unless it is the present one.
     netns: Option<String>,
-    /// XDP mode: `native`, `generic` or `offload`.
+    /// XDP mode: `native`, `generic` or `offload`; `gone`, `partial` or `half-made` otherwise.
     mode: &'static str,
     /// Build of the XDP program: `single-buffer` or `frags`.
     build: &'static str,

@@ -6,7 +6,7 @@ use crate::{
     error::{Error, Result},
     netlink::link::Links,
     nic::namespace::{self, NetNs},
-    offload::{Attachment, Slot},
+    offload::{self, Attachment, Slot},
 };
 
 /// An attachment, and where it is.
@@ -42,9 +42,10 @@ impl From<Unreadable> for Error {
 pub(super) fn all(netns: Option<&str>) -> Result<(Vec<Located>, Vec<Unreadable>)> {
     let here = namespace::current_cookie()?;
     let (mut located, mut unreadable) = (Vec::new(), Vec::new());
-    for slot in Slot::all()?.into_iter().filter(|slot| netns.is_none() || slot.netns == here) {
+    let slots = Slot::all()?.into_iter().chain(at_work()?);
+    for slot in slots.filter(|slot| netns.is_none() || slot.netns == here) {
         let ifindex = slot.ifindex;
-        let (name, other) = locate(&slot, here);
+        let (name, other) = locate(&slot, here)?;
         let netns = other.or_else(|| netns.map(str::to_owned));
         match Attachment::of(slot) {
             Ok(Some(attachment)) => {
@@ -61,6 +62,15 @@ pub(super) fn all(netns: Option<&str>) -> Result<(Vec<Located>, Vec<Unreadable>)
     Ok((located, unreadable))
 }
 
+/// Slots that are half made or half removed while programs of theirs run.
+fn at_work() -> Result<impl Iterator<Item = Slot>> {
+    let runs = move |slot: &Slot| {
+        let attachment = Attachment::of(slot.clone()).ok().flatten();
+        attachment.is_some_and(|attachment| !attachment.is_stale())
+    };
+    Ok(offload::half_made()?.into_iter().filter(runs))
+}
+
 /// The attachments of these interfaces in the present namespace, which `--netns` called `netns`.
 pub(super) fn named(names: &[String], netns: Option<&str>) -> Result<Vec<Located>> {
     target::slots(names, namespace::current_cookie()?)?
@@ -75,17 +85,21 @@ pub(super) fn named(names: &[String], netns: Option<&str>) -> Result<Vec<Located
         .collect()
 }
 
-/// The name of an interface now, and of its network namespace unless that is `here`.
-fn locate(slot: &Slot, here: u64) -> (Option<String>, Option<String>) {
-    let name = || Links::open().and_then(|mut links| links.by_index(slot.ifindex)).ok();
-    if slot.netns == here {
-        return (name().map(|link| link.name), None);
-    }
-    let Some(netns) = namespace::name_of_cookie(slot.netns) else {
-        return (None, Some(format!("cookie {}", slot.netns)));
+/// The name of an interface now, and of its network namespace unless that is `here`. The first is
+/// `None` if it is gone.
+fn locate(slot: &Slot, here: u64) -> Result<(Option<String>, Option<String>)> {
+    let name = || match Links::open().and_then(|mut links| links.by_index(slot.ifindex)) {
+        Ok(link) => Ok(Some(link.name)),
+        Err(error) if error.is_gone() => Ok(None),
+        Err(error) => Err(error.while_doing(format_args!("read interface {}", slot.ifindex))),
     };
-    let link = NetNs::named(&netns).and_then(|namespace| namespace.run(name)).ok().flatten();
-    (link.map(|link| link.name), Some(netns))
+    if slot.netns == here {
+        return Ok((name()?, None));
+    }
+    let Some(netns) = namespace::name_of_cookie(slot.netns)? else {
+        return Ok((None, Some(format!("cookie {}", slot.netns))));
+    };
+    Ok((NetNs::named(&netns)?.run(name)??, Some(netns)))
 }
 
 /// The counters of these interfaces, now; without names, of all there are, and the error of the

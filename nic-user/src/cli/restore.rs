@@ -64,9 +64,8 @@ fn of_gone(error: Error, interface: &InterfaceArgs, journals: &Journals) -> Erro
         Kind::NotFound => namespace::current_cookie(),
         _ => return error,
     };
-    let former =
-        netns.is_ok_and(|netns| !transaction::former(journals, interface.name(), netns).is_empty());
-    if !former {
+    let former = netns.and_then(|netns| transaction::former(journals, interface.name(), netns));
+    if !former.is_ok_and(|former| !former.is_empty()) {
         return error;
     }
     error.with_fix("its settings are gone with it; their journal goes with: nicctl detach --gone")

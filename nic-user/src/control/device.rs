@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    error::Result,
+    error::{Error, Result},
     netlink,
     nic::{
         setting::{Group, Settings, Value},
@@ -28,7 +28,11 @@ pub trait Device {
     ///
     /// As [`read`](Self::read).
     fn read_group(&mut self, group: Group) -> Result<Settings> {
-        Ok(self.read()?.into_iter().filter(|(key, _)| key.group == group).collect())
+        let settings = self.read()?;
+        match settings.unread(group) {
+            Some(why) => Err(Error::failed(format!("read {group}: {why}"))),
+            None => Ok(settings.into_iter().filter(|(key, _)| key.group == group).collect()),
+        }
     }
 
     /// Changes these settings of one group with one request, and no others. What the kernel

@@ -1,6 +1,9 @@
 //! A NIC in memory, with everything that real ones do to those who change them.
 
-use std::{any::Any, collections::BTreeMap};
+use std::{
+    any::Any,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use super::{
     device::{Device, Identity},
@@ -52,6 +55,8 @@ pub(crate) struct Fake {
     pub(crate) faults: BTreeMap<usize, Fault>,
     /// What goes wrong at every write of this group.
     pub(crate) refuses: BTreeMap<Group, i32>,
+    /// Groups that cannot be read.
+    pub(crate) unread: BTreeSet<Group>,
     /// What goes wrong at the n-th read, from 0; before and after are the same there.
     pub(crate) read_faults: BTreeMap<usize, Fault>,
     pub(crate) writes: Vec<(Group, Vec<(String, Value)>)>,
@@ -82,6 +87,7 @@ impl Fake {
             quirks: BTreeMap::new(),
             faults: BTreeMap::new(),
             refuses: BTreeMap::new(),
+            unread: BTreeSet::new(),
             read_faults: BTreeMap::new(),
             writes: Vec::new(),
             reads: 0,
@@ -185,6 +191,15 @@ impl Fake {
         Ok(())
     }
 
+    fn readable(&self) -> Settings {
+        let mut settings = self.settings.clone();
+        settings.retain(|key, _| !self.unread.contains(&key.group));
+        for group in &self.unread {
+            settings.set_unread(*group, netlink::Error::from_errno(libc::ENOBUFS).to_string());
+        }
+        settings
+    }
+
     /// As `ethnl_set_channels`: the table of flows may not name queues that go.
     fn check_indirection(&self, combined: &Value) -> netlink::Result<()> {
         let table = self.settings.get(&Key::new(Group::Rss, "indirection"));
@@ -285,7 +300,7 @@ impl Device for Fake {
                 self.gone = true;
                 Err(Error::not_found("no interface has the index 3"))
             }
-            None => Ok(self.settings.clone()),
+            None => Ok(self.readable()),
         }
     }
 

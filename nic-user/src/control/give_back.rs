@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     error::{Error, Kind},
-    nic::setting::{Group, Key, Settings, Value},
+    nic::setting::{Answer, Group, Key, Settings, Value},
 };
 
 /// How often everything that is left is tried. The first time in reverse, as it was done; the
@@ -35,6 +35,12 @@ pub struct Left {
     pub was: Value,
     /// What the kernel says, if it refuses.
     pub error: Option<String>,
+}
+
+impl Left {
+    fn unread(key: &Key, was: &Value, why: &str) -> Self {
+        Self { key: key.clone(), is: None, was: was.clone(), error: Some(why.to_owned()) }
+    }
 }
 
 /// What came of giving back.
@@ -72,7 +78,8 @@ pub fn give_back(device: &mut dyn Device, originals: &BTreeMap<Key, Value>) -> G
                 let mut wishes = run.wishes(current);
                 // Once is enough, if it was not refused.
                 wishes.retain(|wish| round == 0 || run.errors.contains_key(&wish.key));
-                if differing.is_empty() && wishes.is_empty() || round == ROUNDS {
+                let is_known = unread(originals, current).next().is_none();
+                if is_known && differing.is_empty() && wishes.is_empty() || round == ROUNDS {
                     break;
                 }
                 run.write([differing, wishes].concat(), round);
@@ -99,6 +106,29 @@ pub(super) fn differing(originals: &BTreeMap<Key, Value>, current: &Settings) ->
 fn change(key: &Key, from: &Value, to: &Value) -> Change {
     let (key, from, to) = (key.clone(), from.clone(), to.clone());
     Change { key, from, to, asked: None, kept: false, best_effort: false }
+}
+
+/// What [`give_back`] would do, as far as that can be told without writing.
+pub(super) fn preview(originals: &BTreeMap<Key, Value>, current: &Settings) -> GivenBack {
+    GivenBack {
+        changes: differing(originals, current),
+        left: unread(originals, current).collect(),
+        gone: gone(originals, current),
+        vanished: None,
+    }
+}
+
+/// What cannot be read now: it may be what it was, or not.
+fn unread(originals: &BTreeMap<Key, Value>, current: &Settings) -> impl Iterator<Item = Left> {
+    originals.iter().filter_map(|(key, was)| match current.answer(key) {
+        Answer::Unread(why) => Some(Left::unread(key, was, why)),
+        Answer::Is(_) | Answer::Absent => None,
+    })
+}
+
+fn gone(originals: &BTreeMap<Key, Value>, current: &Settings) -> Vec<Key> {
+    let is_gone = |key: &&Key| current.answer(key) == Answer::Absent;
+    originals.keys().filter(is_gone).cloned().collect()
 }
 
 struct Run<'a> {
@@ -165,21 +195,12 @@ impl Run<'_> {
         match last {
             Err(error) if error.kind() == Kind::NotFound => given.vanished = Some(error),
             Err(error) => {
-                let left = |(key, was): (&Key, &Value)| Left {
-                    key: key.clone(),
-                    is: None,
-                    was: was.clone(),
-                    error: Some(error.to_string()),
-                };
+                let why = error.to_string();
+                let left = |(key, was)| Left::unread(key, was, &why);
                 given.left = self.originals.iter().map(left).collect();
             }
             Ok(current) => {
-                given.gone = self
-                    .originals
-                    .keys()
-                    .filter(|key| !current.contains_key(key))
-                    .cloned()
-                    .collect();
+                given.gone = gone(self.originals, &current);
                 given.left = differing(self.originals, &current)
                     .into_iter()
                     .map(|change| Left {
@@ -188,6 +209,7 @@ impl Run<'_> {
                         is: Some(change.from),
                         was: change.to,
                     })
+                    .chain(unread(self.originals, &current))
                     .collect();
                 let is_left = |key: &Key| given.left.iter().any(|left| left.key == *key);
                 given.changes =

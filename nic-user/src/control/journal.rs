@@ -6,7 +6,7 @@
 use std::{
     collections::BTreeMap,
     fs::{self, File},
-    io::{self, Read, Write},
+    io::{self, Write},
     path::{Path, PathBuf},
 };
 
@@ -18,7 +18,11 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
-    nic::setting::{Key, Value},
+    nic::{
+        setting::{Key, Value},
+        sysfs,
+    },
+    trusted,
 };
 
 /// Where journals are.
@@ -183,7 +187,7 @@ impl Journals {
                 }
             }
         }
-        Ok(self.former(interface).unwrap_or(Found::Nothing))
+        Ok(self.former(interface)?.unwrap_or(Found::Nothing))
     }
 
     /// The journal of the interface that has this index in the network namespace with this cookie,
@@ -197,23 +201,26 @@ impl Journals {
     }
 
     /// All journals, by their paths, and why they can not be read.
-    pub fn all(&self) -> Vec<(PathBuf, Result<Journal>)> {
-        let journals = self.paths().into_iter();
-        journals.filter_map(|path| Some((path.clone(), load(&path).transpose()?))).collect()
+    ///
+    /// # Errors
+    ///
+    /// The folder cannot be read.
+    pub fn all(&self) -> Result<Vec<(PathBuf, Result<Journal>)>> {
+        let journals = self.paths()?.into_iter();
+        Ok(journals.filter_map(|path| Some((path.clone(), load(&path).transpose()?))).collect())
     }
 
-    fn paths(&self) -> Vec<PathBuf> {
-        let entries = fs::read_dir(&self.dir).into_iter().flatten().flatten();
-        let is_journal = |path: &PathBuf| path.extension().is_some_and(|e| e == "json");
-        let mut paths: Vec<PathBuf> =
-            entries.map(|entry| entry.path()).filter(is_journal).collect();
-        paths.sort();
-        paths
+    fn paths(&self) -> Result<Vec<PathBuf>> {
+        let names = sysfs::names(&self.dir);
+        let names =
+            names.map_err(|error| Error::io(format!("read {}", self.dir.display()), &error))?;
+        let paths = names.into_iter().map(|name| self.dir.join(name));
+        Ok(paths.filter(|path| path.extension().is_some_and(|e| e == "json")).collect())
     }
 
     /// The journal of one that looks like this interface, and is not at its place.
-    fn former(&self, interface: &Identity) -> Option<Found> {
-        self.paths().into_iter().find_map(|path| {
+    fn former(&self, interface: &Identity) -> Result<Option<Found>> {
+        Ok(self.paths()?.into_iter().find_map(|path| {
             // What is damaged is told to whom it concerns.
             let identity = load(&path).ok()??.identity;
             let same_name = identity.name == interface.name;
@@ -222,7 +229,7 @@ impl Journals {
             let difference = identity.difference(interface)?;
             let is_former = same_name && (same_place || same_mac);
             is_former.then_some(Found::Other { difference, identity, path })
-        })
+        }))
     }
 
     /// Puts a journal in the place of the one there is.
@@ -233,14 +240,13 @@ impl Journals {
     pub fn save(&self, journal: &Journal, durability: Durability) -> Result<()> {
         let path = self.path(&journal.identity);
         let action = || format!("write journal {}", path.display());
-        fs::create_dir_all(&self.dir)
-            .and_then(|()| self.replace(&path, journal, durability))
-            .map_err(|error| Error::io(action(), &error))
+        trusted::make_folder(&self.dir).map_err(|error| error.while_doing(action()))?;
+        self.replace(&path, journal, durability).map_err(|error| Error::io(action(), &error))
     }
 
     fn replace(&self, path: &Path, journal: &Journal, durability: Durability) -> io::Result<()> {
         let new = path.with_extension("new");
-        let mut file = File::create(&new)?;
+        let mut file = trusted::create(&new)?;
         file.write_all(&serde_json::to_vec_pretty(journal)?)?;
         if durability == Durability::Synced {
             file.sync_all()?;
@@ -292,13 +298,11 @@ impl Journals {
 
 fn load(path: &Path) -> Result<Option<Journal>> {
     let action = format!("read journal {}", path.display());
-    let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(MAX_BYTES).read_to_end(&mut bytes));
-    match read {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(Error::io(action, &error)),
-        Ok(_) => {}
-    }
+    let read = || match path.parent().map(trusted::folder).transpose()? {
+        Some(true) => trusted::read(path, MAX_BYTES),
+        _ => Ok(None),
+    };
+    let Some(bytes) = read().map_err(|error| error.while_doing(&action))? else { return Ok(None) };
     decode(&bytes).map(Some).map_err(|(what, fix)| {
         Error::failed(format!("{action}: {what}")).with_fix(format!("{fix} {}", path.display()))
     })

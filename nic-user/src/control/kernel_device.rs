@@ -88,7 +88,8 @@ impl Device for KernelDevice {
     }
 
     fn is_there(&self, ifindex: u32) -> bool {
-        Links::open().and_then(|mut links| links.by_index(ifindex)).is_ok()
+        let found = Links::open().and_then(|mut links| links.by_index(ifindex));
+        !found.is_err_and(|error| error.is_gone())
     }
 
     fn surroundings(&self) -> Surroundings {

@@ -16,7 +16,7 @@ use super::{
     device::Identity,
     journal::Obtained,
     names,
-    rules::{Interruption, State},
+    rules::{self, Interruption, State},
     wanted::{self, Desired, Wanted},
 };
 use crate::{
@@ -160,6 +160,7 @@ fn set_channels(counts: &mut ChannelCounts, name: &str, count: u32) {
 /// of the wrong kind or out of limits, what is fixed, contradictions. Nothing was changed.
 pub fn plan(desired: &Desired, current: &Settings, context: &Context<'_>) -> Result<Plan> {
     let desired = &for_each_queue(desired, current);
+    check_read(desired, current, &context.identity.name)?;
     let mut planner = Planner::new(current, context);
     planner.decide_all(desired);
     planner.check_queues();
@@ -189,6 +190,23 @@ fn for_each_queue(desired: &Desired, current: &Settings) -> Desired {
         }
     }
     each
+}
+
+/// Refuses to plan without knowing what is wanted, or may be changed besides: what cannot be read
+/// cannot be given back.
+fn check_read(desired: &Desired, current: &Settings, name: &str) -> Result<()> {
+    let disturbed = |key: &Key| {
+        let rows = rules::DISTURBANCES.iter();
+        rows.filter(|row| row.of.has(key)).map(|row| row.disturbs.group).collect::<Vec<_>>()
+    };
+    let wanted = desired.iter().filter(|(_, request)| request.wanted != Wanted::Keep);
+    for group in wanted.flat_map(|(key, _)| [vec![key.group], disturbed(key)].concat()) {
+        if let Some(why) = current.unread(group) {
+            return Err(Error::failed(format!("read {group} of {name}: {why}"))
+                .with_fix("nothing was changed; try again"));
+        }
+    }
+    Ok(())
 }
 
 /// Whether there are fewer receive queues after these changes.

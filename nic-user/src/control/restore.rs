@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::{
     device::{Device, Difference},
-    give_back::{GivenBack, differing, give_back},
+    give_back::{self, GivenBack, give_back},
     journal::{Durability, Found, Journal, Journals, Phase},
 };
 use crate::error::{Error, Result};
@@ -85,8 +85,7 @@ pub fn preview(device: &mut dyn Device, journals: &Journals) -> Result<Restored>
             Restored { gone: Some(difference), ..Restored::new(device, None) }
         }
         Saved::Journal(journal) => {
-            let changes = differing(&journal.originals, &device.read()?);
-            let given_back = Some(GivenBack { changes, ..GivenBack::default() });
+            let given_back = Some(give_back::preview(&journal.originals, &device.read()?));
             Restored { given_back, ..Restored::new(device, Some(&journal)) }
         }
     };

@@ -61,7 +61,7 @@ impl Interface {
         let resolved = resolve::resolve(&nic.link, &nic::links()?);
         let counters = Netdev::open().and_then(|mut netdev| netdev.queue_counters(nic.ifindex()));
         let group = Sysfs::of(&nic.link).ok().and_then(|sysfs| {
-            let mut devices = sysfs.devices().into_iter();
+            let mut devices = sysfs.devices().ok()?.into_iter();
             devices.find_map(|device| fs::read_to_string(device.join("iommu_group/type")).ok())
         });
         Ok(Self {

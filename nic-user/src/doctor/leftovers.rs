@@ -24,6 +24,8 @@ pub struct Leftovers {
     pub gone: Vec<String>,
     /// How many attachments are half made or half removed.
     pub half_made: usize,
+    /// What is attached, or half made, and cannot be read.
+    pub unread: Vec<Refusal>,
     /// Interfaces that a killed bench has not given back.
     pub lent: Vec<Result<String, Refusal>>,
 }
@@ -46,19 +48,34 @@ pub struct Entry {
 impl Leftovers {
     /// Reads them.
     pub fn read(journals: &Journals) -> Self {
-        let journals = journals.all().into_iter();
-        // Who may not look into bpffs is told so elsewhere.
-        let slots = Slot::all().unwrap_or_default();
-        let attachments = slots.into_iter().filter_map(|slot| Attachment::of(slot).ok().flatten());
+        let journals = journals.all().unwrap_or_else(|error| vec![(PathBuf::new(), Err(error))]);
+        let mut unread = Vec::new();
+        let mut read = |what: Result<Vec<Slot>>| {
+            what.unwrap_or_else(|error| {
+                unread.push(Refusal::from(error));
+                Vec::new()
+            })
+        };
+        let (slots, half_made) = (read(Slot::all()), read(offload::half_made()).len());
+        let mut attachments = Vec::new();
+        for slot in slots {
+            match Attachment::of(slot) {
+                Ok(attachment) => attachments.extend(attachment),
+                Err(error) => unread.push(error.into()),
+            }
+        }
         Self {
             journals: journals
+                .into_iter()
                 .map(|(path, journal)| (path, journal.map(Entry::from).map_err(Refusal::from)))
                 .collect(),
             gone: attachments
-                .filter(Attachment::is_stale)
-                .map(|attachment| attachment.recorded_name())
+                .iter()
+                .filter(|attachment| attachment.is_stale())
+                .map(Attachment::recorded_name)
                 .collect(),
-            half_made: offload::half_made().unwrap_or_default().len(),
+            half_made,
+            unread,
             lent: cards::left_behind()
                 .into_iter()
                 .map(|loan| loan.map(|loan| loan.to_string()).map_err(Refusal::from))
@@ -77,7 +94,7 @@ impl From<Journal> for Entry {
         let cookie = journal.identity.netns_cookie;
         let here = namespace::current_cookie().is_ok_and(|here| here == cookie);
         Self {
-            netns: if here { None } else { namespace::name_of_cookie(cookie) },
+            netns: if here { None } else { namespace::name_of_cookie(cookie).ok().flatten() },
             presence: presence(&journal),
             name: journal.identity.name,
             phase: journal.phase,
@@ -120,6 +137,11 @@ fn journal(entry: &Entry) -> Found {
     let option = netns.as_ref().map(|netns| format!(" --netns {netns}")).unwrap_or_default();
     let restore = format!("nicctl restore {name}{option}");
     match (entry.presence, entry.phase) {
+        (Presence::Unread, _) => {
+            Found::warning(format!("{settings} settings of {name}: it could not be looked at"))
+                .blocks("to know whether they can be given back")
+                .fix("look again; as root, it sees every network namespace")
+        }
         (Presence::Gone, _) => Found::note(format!("{name} is no more, and its settings with it"))
             .fix("nicctl detach --gone"),
         (_, Phase::Applied) => {
@@ -146,7 +168,8 @@ fn attachments(leftovers: &Leftovers) -> Vec<Found> {
         Found::note(format!("{} were interrupted half-way", leftovers.half_made))
             .fix("the next attach or detach clears them away")
     });
-    let all: Vec<Found> = gone.chain(half_made).collect();
+    let unread = leftovers.unread.iter().map(|refusal| refusal.found(Status::Warning));
+    let all: Vec<Found> = gone.chain(half_made).chain(unread).collect();
     if all.is_empty() {
         vec![Found::ok("nothing is left of interfaces that are gone")]
     } else {
@@ -213,6 +236,17 @@ mod tests {
         let lent = findings.iter().find(|finding| finding.check == "lent").unwrap();
         assert_eq!(lent.status, Status::Warning);
         assert!(lent.found.starts_with("eth1 and eth2 are "));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_not_taken_for_nothing() {
+        let unread = vec![Refusal { what: "read /sys/fs/bpf/nicctl: EIO".into(), fix: None }];
+        let findings = Leftovers { unread, ..Leftovers::default() }.examine();
+        let found = findings.iter().find(|finding| finding.check == "attachments").unwrap();
+        assert_eq!(found.status, Status::Warning);
+        assert!(!findings.iter().any(|finding| finding.found.starts_with("nothing is left")));
+        let unread = entry(Presence::Unread, Phase::Applied).examine().remove(0);
+        assert_eq!(unread.status, Status::Warning);
     }
 
     #[test]

@@ -68,7 +68,7 @@ impl Machine {
             af_xdp: Some(af_xdp()),
             netdev: Netdev::open().is_ok(),
             iommu: iommu_types(Path::new("/sys/kernel/iommu_groups")),
-            irqbalance: interrupts::irqbalance(),
+            irqbalance: interrupts::irqbalance().unwrap_or_default(),
         }
     }
 
@@ -98,7 +98,7 @@ fn af_xdp() -> Result<(), String> {
 
 fn iommu_types(groups: &Path) -> BTreeMap<String, usize> {
     let mut types = BTreeMap::new();
-    for group in sysfs::names(groups) {
+    for group in sysfs::names(groups).unwrap_or_default() {
         if let Ok(kind) = fs::read_to_string(groups.join(group).join("type")) {
             *types.entry(kind.trim_end().to_owned()).or_default() += 1;
         }

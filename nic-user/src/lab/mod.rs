@@ -323,7 +323,7 @@ pub fn remove_lent(name: &str) {
 }
 
 fn sweep(is_ours: impl Fn(&str) -> bool, may: impl Fn(&str) -> bool) -> Result<usize> {
-    let names: Vec<_> = named_namespaces().into_iter().filter(|name| is_ours(name)).collect();
+    let names: Vec<_> = named_namespaces()?.into_iter().filter(|name| is_ours(name)).collect();
     if names.is_empty() {
         return Ok(0);
     }

@@ -21,10 +21,19 @@ pub(crate) struct Family {
 impl Family {
     /// Opens a socket in the current network namespace; `ENOENT` if the kernel lacks the family.
     pub(crate) fn open(name: &str) -> Result<Self> {
+        Self::find(name)?.ok_or(Error::from_errno(libc::ENOENT))
+    }
+
+    /// The same; `None` if the kernel lacks the family.
+    pub(crate) fn find(name: &str) -> Result<Option<Self>> {
         let mut socket = Socket::open(libc::NETLINK_GENERIC)?;
         let query = command(CTRL_CMD_GETFAMILY).string(CTRL_ATTR_FAMILY_NAME, name);
-        let reply = socket.request(GENL_ID_CTRL, 0, query.as_bytes())?;
-        Ok(Self { socket, id: family_id(&reply)? })
+        match socket.request(GENL_ID_CTRL, 0, query.as_bytes()) {
+            Ok(reply) => Ok(Some(Self { socket, id: family_id(&reply)? })),
+            // net/netlink/genetlink.c ctrl_getfamily
+            Err(error) if error.answered && error.errno == libc::ENOENT => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Sends a request made by [`command`].

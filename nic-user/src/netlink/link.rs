@@ -81,6 +81,8 @@ pub struct LinkInfo {
     pub name: String,
     /// What kind of virtual device it is: `veth`, `bond`, `vlan`, ...; `None` for hardware.
     pub kind: Option<String>,
+    /// What its frames begin with (`ARPHRD_*`, linux/if_arp.h).
+    pub link_type: u16,
     /// Ethernet address; `None` for links that have none, or one of another length.
     pub mac: Option<[u8; 6]>,
     /// The Ethernet address that the device was made with; `None` for virtual ones. Since Linux
@@ -131,6 +133,7 @@ impl LinkInfo {
         let (header, attributes) = OpGetlinkDo::decode_request(payload);
         let mut info = Self {
             ifindex: u32::try_from(header.ifi_index).ok().filter(|&index| index != 0)?,
+            link_type: header.ifi_type,
             up: header.ifi_flags & libc::IFF_UP as u32 != 0,
             running: header.ifi_flags & libc::IFF_RUNNING as u32 != 0,
             ..Self::default()

@@ -39,6 +39,8 @@ pub struct Error {
     pub attribute: Option<String>,
     /// Where that part is in the payload of the request, in bytes.
     offset: Option<usize>,
+    /// Whether it is what was asked that answered, not the way there that failed.
+    answered: bool,
 }
 
 /// The result of one exchange with the kernel.
@@ -47,7 +49,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 impl Error {
     /// An error without an explanation by the kernel.
     pub const fn from_errno(errno: i32) -> Self {
-        Self { errno, message: None, attribute: None, offset: None }
+        Self { errno, message: None, attribute: None, offset: None, answered: true }
     }
 
     /// An error with an explanation.
@@ -61,9 +63,28 @@ impl Error {
         Self { attribute: Some(attribute.to_owned()), ..self }
     }
 
-    /// Whether the driver, or the kernel, has no such thing.
+    /// The question did not reach what it was for, or the answer did not come back: whatever the
+    /// error number says, it says nothing about an interface.
+    pub fn unanswered(error: &io::Error) -> Self {
+        let errno = error.raw_os_error().unwrap_or(libc::EIO);
+        Self { answered: false, ..Self::new(errno, "the kernel could not be asked") }
+    }
+
+    /// Whether the driver, or the kernel, has no such thing. Every other refusal says only that it
+    /// could not be read or done now.
+    ///
+    /// It is what the kernel answers where a driver lacks the operation (`EOPNOTSUPP` throughout
+    /// net/ethtool and net/core/netdev-genl.c), and where a family lacks the command
+    /// (net/netlink/genetlink.c genl_family_rcv_msg).
     pub const fn is_unsupported(&self) -> bool {
-        matches!(self.errno, libc::EOPNOTSUPP | ENOTSUPP)
+        self.answered && matches!(self.errno, libc::EOPNOTSUPP | ENOTSUPP)
+    }
+
+    /// Of an answer about a link by [`link::Links`]: whether there is no such link.
+    ///
+    /// Others answer `ENODEV` as well while a driver resets its device (`netif_device_present`).
+    pub const fn is_gone(&self) -> bool {
+        self.answered && self.errno == libc::ENODEV
     }
 
     /// The last error of a system call on this thread.
@@ -80,10 +101,30 @@ impl Error {
     pub fn while_doing(&self, action: impl fmt::Display) -> error::Error {
         let kind = match self.errno {
             libc::EPERM | libc::EACCES => error::Kind::NotPermitted,
-            libc::ENODEV => error::Kind::NotFound,
             _ => error::Kind::Failed,
         };
         error::Error::new(kind, format!("{action}: {self}"))
+    }
+}
+
+/// What became of a question that not everyone can answer: a value, that there is no such thing
+/// (`None`), or that it could not be read (`Err`).
+pub trait IfSupported<T> {
+    /// Tells apart what is absent from what could not be read.
+    ///
+    /// # Errors
+    ///
+    /// It could not be read.
+    fn if_supported(self) -> Result<Option<T>>;
+}
+
+impl<T> IfSupported<T> for Result<T> {
+    fn if_supported(self) -> Result<Option<T>> {
+        match self {
+            Ok(value) => Ok(Some(value)),
+            Err(error) if error.is_unsupported() => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 }
 
@@ -147,7 +188,21 @@ mod tests {
     fn the_errno_decides_the_kind() {
         let kind = |errno| Error::from_errno(errno).while_doing("x").kind();
         assert_eq!(kind(libc::EPERM), error::Kind::NotPermitted);
-        assert_eq!(kind(libc::ENODEV), error::Kind::NotFound);
         assert_eq!(kind(libc::ERANGE), error::Kind::Failed);
+        // Only who looked for the interface knows that it is gone.
+        assert_eq!(kind(libc::ENODEV), error::Kind::Failed);
+    }
+
+    #[test]
+    fn only_an_answer_says_that_something_is_absent() {
+        let answer = |errno| Err::<(), _>(Error::from_errno(errno)).if_supported();
+        assert_eq!(answer(libc::EOPNOTSUPP), Ok(None));
+        assert_eq!(answer(ENOTSUPP), Ok(None));
+        for errno in [libc::ENOBUFS, libc::EINVAL, libc::EPERM, libc::EIO, libc::ENODEV] {
+            assert_eq!(answer(errno).unwrap_err().errno, errno);
+        }
+        let unanswered = |errno| Error::unanswered(&io::Error::from_raw_os_error(errno));
+        assert!(!unanswered(libc::EOPNOTSUPP).is_unsupported());
+        assert!(!unanswered(libc::ENODEV).is_gone() && Error::from_errno(libc::ENODEV).is_gone());
     }
 }

@@ -38,12 +38,7 @@ impl Socket {
     /// Opens a socket for `protocol` (`NETLINK_ROUTE`, `NETLINK_GENERIC`, ...) in the current
     /// network namespace.
     pub fn open(protocol: i32) -> Result<Self> {
-        let mut inner = netlink_sys::Socket::new(protocol as isize)?;
-        inner.bind_auto()?;
-        inner.connect(&SocketAddr::new(0, 0))?;
-        inner.set_ext_ack(true)?;
-        inner.set_cap_ack(true)?;
-        setsockopt(&inner, ReceiveTimeout, &REPLY_TIMEOUT).map_err(io::Error::from)?;
+        let inner = connected(protocol).map_err(|error| Error::unanswered(&error))?;
         Ok(Self { inner, sequence: 0 })
     }
 
@@ -70,8 +65,13 @@ impl Socket {
     fn send(&mut self, kind: u16, flags: i32, payload: &[u8]) -> Result<u32> {
         self.sequence = self.sequence.wrapping_add(1);
         let message = encode(kind, flags | libc::NLM_F_REQUEST, self.sequence, payload)?;
-        self.inner.send(&message, 0)?;
-        Ok(self.sequence)
+        loop {
+            match self.inner.send(&message, 0) {
+                Ok(_) => return Ok(self.sequence),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(Error::unanswered(&error)),
+            }
+        }
     }
 
     /// Reads until the acknowledgement or the end of the dump; also tells whether it was
@@ -105,12 +105,23 @@ impl Socket {
                 Ok((datagram, _)) => return Ok(datagram),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return Err(Error::new(libc::ETIMEDOUT, "the kernel did not answer"));
+                    let timeout = io::Error::from_raw_os_error(libc::ETIMEDOUT);
+                    return Err(Error::unanswered(&timeout));
                 }
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(Error::unanswered(&error)),
             }
         }
     }
+}
+
+fn connected(protocol: i32) -> io::Result<netlink_sys::Socket> {
+    let mut socket = netlink_sys::Socket::new(protocol as isize)?;
+    socket.bind_auto()?;
+    socket.connect(&SocketAddr::new(0, 0))?;
+    socket.set_ext_ack(true)?;
+    socket.set_cap_ack(true)?;
+    setsockopt(&socket, ReceiveTimeout, &REPLY_TIMEOUT)?;
+    Ok(socket)
 }
 
 fn encode(kind: u16, flags: i32, sequence: u32, payload: &[u8]) -> Result<Vec<u8>> {
@@ -151,10 +162,9 @@ impl Message<'_> {
             // The end of a dump may carry its length.
             0.. => Ok(message),
             code => Err(Error {
-                errno: code.saturating_neg(),
                 message,
-                attribute: None,
                 offset: offset_in(attributes),
+                ..Error::from_errno(code.saturating_neg())
             }),
         }
     }

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use super::sysfs;
+use super::sysfs::{self, if_there};
 use crate::netlink::netdev::queue::{Direction, QueueId};
 
 const PROC_IRQ: &str = "/proc/irq";
@@ -25,16 +26,18 @@ pub struct Interrupt {
 }
 
 impl Interrupt {
-    fn read(number: u32) -> Option<Self> {
+    /// `None` if there is no interrupt of this number.
+    fn read(number: u32) -> io::Result<Option<Self>> {
         let directory = directory(number);
-        let text = |file| fs::read_to_string(directory.join(file));
-        Some(Self {
+        let text = |file| if_there(fs::read_to_string(directory.join(file)));
+        let Some(affinity) = text("smp_affinity_list")? else { return Ok(None) };
+        Ok(Some(Self {
             number,
-            name: action(&directory),
-            affinity: text("smp_affinity_list").ok()?.trim_end().to_owned(),
-            effective: text("effective_affinity_list").unwrap_or_default().trim_end().to_owned(),
-            writable: sysfs::is_writable(&affinity_file(number)),
-        })
+            name: action(&directory)?,
+            affinity: affinity.trim_end().to_owned(),
+            effective: text("effective_affinity_list")?.unwrap_or_default().trim_end().to_owned(),
+            writable: sysfs::is_writable(&affinity_file(number))?,
+        }))
     }
 
     /// CPUs that serve it, as far as the kernel tells.
@@ -63,23 +66,31 @@ fn trailing_number(name: &str) -> Option<u32> {
 /// The interrupts of a device, besides those that the kernel told of its NAPIs.
 ///
 /// `devices` are those that the interface sits on, nearest first.
-pub fn read(devices: &[PathBuf], of_napis: impl IntoIterator<Item = u32>) -> Vec<Interrupt> {
+pub fn read(
+    devices: &[PathBuf],
+    of_napis: impl IntoIterator<Item = u32>,
+) -> io::Result<Vec<Interrupt>> {
     let mut numbers: BTreeSet<u32> = of_napis.into_iter().collect();
     for device in devices {
-        numbers.extend(numbers_of(device));
+        numbers.extend(numbers_of(device)?);
         // Other devices pass on what happens to their own parts only.
-        if !is_part(device) {
+        if !is_part(device)? {
             break;
         }
     }
-    numbers.into_iter().filter_map(Interrupt::read).collect()
+    numbers.into_iter().filter_map(|number| Interrupt::read(number).transpose()).collect()
 }
 
 /// The NUMA node of a device; `None` if it has none.
-pub fn node(devices: &[PathBuf]) -> Option<u32> {
-    devices.iter().find_map(|device| {
-        fs::read_to_string(device.join("numa_node")).ok()?.trim_end().parse().ok()
-    })
+pub fn node(devices: &[PathBuf]) -> io::Result<Option<u32>> {
+    for device in devices {
+        let node = if_there(fs::read_to_string(device.join("numa_node")))?;
+        // -1 where it has none.
+        if let Some(node) = node.and_then(|node| node.trim_end().parse().ok()) {
+            return Ok(Some(node));
+        }
+    }
+    Ok(None)
 }
 
 /// Where the CPUs of an interrupt are written to.
@@ -90,24 +101,27 @@ pub fn affinity_file(number: u32) -> PathBuf {
 /// The process id of irqbalance, which moves interrupts to other CPUs, if it runs here.
 ///
 /// It is known by its socket: `irqbalance1234.sock`.
-pub fn irqbalance() -> Option<u32> {
-    sysfs::names(Path::new("/run/irqbalance")).iter().find_map(|name| {
+pub fn irqbalance() -> io::Result<Option<u32>> {
+    Ok(sysfs::names(Path::new("/run/irqbalance"))?.iter().find_map(|name| {
         let pid: u32 = name.strip_prefix("irqbalance")?.strip_suffix(".sock")?.parse().ok()?;
         // A socket outlives its process.
         let comm = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
         (comm.trim_end() == "irqbalance").then_some(pid)
-    })
+    }))
 }
 
 /// The CPUs of each NUMA node; empty without NUMA.
-pub fn nodes() -> Vec<(u32, BTreeSet<u32>)> {
+pub fn nodes() -> io::Result<Vec<(u32, BTreeSet<u32>)>> {
     let directory = Path::new("/sys/devices/system/node");
-    let node = |name: String| {
-        let number = name.strip_prefix("node")?.parse().ok()?;
-        let list = fs::read_to_string(directory.join(&name).join("cpulist")).ok()?;
-        Some((number, cpus(list.trim_end())))
-    };
-    sysfs::names(directory).into_iter().filter_map(node).collect()
+    let number = |name: &str| name.strip_prefix("node")?.parse().ok();
+    let mut nodes = Vec::new();
+    for name in sysfs::names(directory)? {
+        if let Some(number) = number(&name) {
+            let list = fs::read_to_string(directory.join(&name).join("cpulist"))?;
+            nodes.push((number, cpus(list.trim_end())));
+        }
+    }
+    Ok(nodes)
 }
 
 /// The CPUs in a list such as `0-3,8`.
@@ -127,31 +141,33 @@ fn directory(number: u32) -> PathBuf {
 }
 
 /// What the driver calls an interrupt: the name of the only directory in its own.
-fn action(directory: &Path) -> String {
-    let is_directory = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    let name = entries.filter(is_directory).find_map(|entry| entry.file_name().into_string().ok());
-    name.unwrap_or_default()
+fn action(directory: &Path) -> io::Result<String> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            return Ok(entry.file_name().into_string().unwrap_or_default());
+        }
+    }
+    Ok(String::new())
 }
 
-fn numbers_of(device: &Path) -> Vec<u32> {
-    let msi: Vec<u32> = sysfs::names(&device.join("msi_irqs"))
+fn numbers_of(device: &Path) -> io::Result<Vec<u32>> {
+    let msi: Vec<u32> = sysfs::names(&device.join("msi_irqs"))?
         .iter()
         .filter_map(|name| name.parse().ok())
         .collect();
     if !msi.is_empty() {
-        return msi;
+        return Ok(msi);
     }
-    let legacy = fs::read_to_string(device.join("irq")).unwrap_or_default();
-    legacy.trim_end().parse().ok().filter(|&number| number != 0).into_iter().collect()
+    let legacy = if_there(fs::read_to_string(device.join("irq")))?.unwrap_or_default();
+    Ok(legacy.trim_end().parse().ok().filter(|&number| number != 0).into_iter().collect())
 }
 
 /// Whether a device is one function of the device above it, which has the interrupts.
-fn is_part(device: &Path) -> bool {
-    let Ok(subsystem) = fs::read_link(device.join("subsystem")) else {
-        return false;
-    };
-    subsystem.file_name().is_some_and(|name| name == "virtio" || name == "auxiliary")
+fn is_part(device: &Path) -> io::Result<bool> {
+    let subsystem = if_there(fs::read_link(device.join("subsystem")))?;
+    let name = subsystem.as_deref().and_then(Path::file_name);
+    Ok(name.is_some_and(|name| name == "virtio" || name == "auxiliary"))
 }
 
 #[cfg(test)]
@@ -201,26 +217,26 @@ mod tests {
         symlink("/sys/bus/virtio", virtio.join("subsystem")).unwrap();
         symlink("/sys/bus/pci", function.join("subsystem")).unwrap();
         fs::write(function.join("numa_node"), "1\n").unwrap();
-        assert!(is_part(&virtio) && !is_part(&function));
-        assert_eq!(numbers_of(&virtio), Vec::<u32>::new());
-        assert_eq!(numbers_of(&function), [38]);
-        assert_eq!(node(&[virtio, function.clone()]), Some(1));
+        assert!(is_part(&virtio).unwrap() && !is_part(&function).unwrap());
+        assert_eq!(numbers_of(&virtio).unwrap(), Vec::<u32>::new());
+        assert_eq!(numbers_of(&function).unwrap(), [38]);
+        assert_eq!(node(&[virtio, function.clone()]).unwrap(), Some(1));
         fs::write(function.join("numa_node"), "-1\n").unwrap();
-        assert_eq!(node(&[function]), None);
+        assert_eq!(node(&[function]).unwrap(), None);
     }
 
     #[test]
     fn a_device_without_message_interrupts_has_its_line() {
         let device = tempfile::tempdir().unwrap();
         fs::write(device.path().join("irq"), "11\n").unwrap();
-        assert_eq!(numbers_of(device.path()), [11]);
+        assert_eq!(numbers_of(device.path()).unwrap(), [11]);
         fs::write(device.path().join("irq"), "0\n").unwrap();
-        assert_eq!(numbers_of(device.path()), Vec::<u32>::new());
+        assert_eq!(numbers_of(device.path()).unwrap(), Vec::<u32>::new());
     }
 
     #[test]
     fn every_cpu_is_on_one_node() {
-        let nodes = nodes();
+        let nodes = nodes().unwrap();
         let all: BTreeSet<u32> = nodes.iter().flat_map(|(_, cpus)| cpus.clone()).collect();
         assert_eq!(all.len(), nodes.iter().map(|(_, cpus)| cpus.len()).sum::<usize>());
     }

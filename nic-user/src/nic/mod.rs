@@ -17,8 +17,9 @@ pub mod topology;
 
 pub use name::InterfaceName;
 
-use crate::error::{Error, Result};
-use crate::netlink;
+use std::fmt;
+
+use crate::error::{Error, Kind, Result};
 use crate::netlink::ethtool::Ethtool;
 use crate::netlink::ethtool::channels::Channels;
 use crate::netlink::ethtool::features::Features;
@@ -26,6 +27,7 @@ use crate::netlink::ethtool::rings::Ring;
 use crate::netlink::ethtool_ioctl::{DriverInfo, EthtoolIoctl};
 use crate::netlink::link::{DeviceRef, LinkInfo, Links, XdpAttachment};
 use crate::netlink::netdev::{Netdev, XdpFeatures};
+use crate::netlink::{self, IfSupported};
 
 /// `ETHTOOL_TCP_DATA_SPLIT_ENABLED` (linux/ethtool.h).
 const TCP_DATA_SPLIT_ENABLED: u32 = 2;
@@ -39,7 +41,7 @@ pub struct Nic {
     pub driver: Option<DriverInfo>,
     /// Queues as the driver counts them; `None` if it has no such notion.
     pub channels: Option<Channels>,
-    /// Offloads by the kernel's name for them; empty if they can not be read.
+    /// Offloads by the kernel's name for them.
     pub features: Features,
     /// Whether the device was told to put headers and data into buffers of their own
     /// (tcp-data-split).
@@ -59,7 +61,7 @@ impl Nic {
         let mut links = open(format_args!("read interface with index {ifindex}"))?;
         match links.by_index(ifindex) {
             Ok(link) => Self::of(link),
-            Err(error) if error.errno == libc::ENODEV => {
+            Err(error) if error.is_gone() => {
                 Err(Error::not_found(format!("no interface has the index {ifindex}")))
             }
             Err(error) => {
@@ -76,19 +78,23 @@ impl Nic {
     /// Adds what the driver says to what rtnetlink says.
     pub fn of(link: LinkInfo) -> Result<Self> {
         let action = format_args!("ask the driver of {}", link.name);
-        let ioctl = EthtoolIoctl::open().map_err(|error| error.while_doing(action))?;
-        // Drivers that do not know a question answer with various errors; none of them is
-        // worth refusing the interface for.
-        let driver = ioctl.driver(&link.name).ok();
-        let mut ethtool = Ethtool::open().map_err(|error| error.while_doing(action))?;
-        let channels = ethtool.channels(link.ifindex).unwrap_or_default();
-        let features = ethtool.features(link.ifindex).unwrap_or_default();
-        let rings = ethtool.get::<Ring>(link.ifindex).unwrap_or_default();
+        Self::ask(link.clone()).map_err(|error| gone_or(error, &link, action))
+    }
+
+    /// What a driver does not have is absent; everything else is an error.
+    fn ask(link: LinkInfo) -> netlink::Result<Self> {
+        let driver = EthtoolIoctl::open()?.driver(&link.name).if_supported()?;
+        let mut ethtool = Ethtool::open()?;
+        let channels = ethtool.channels(link.ifindex)?;
+        let features = ethtool.features(link.ifindex).if_supported()?.unwrap_or_default();
+        let rings = ethtool.get::<Ring>(link.ifindex)?;
         let splits_headers = rings
             .get(&Ring::TcpDataSplit)
             .is_some_and(|reading| reading.value == TCP_DATA_SPLIT_ENABLED);
-        let xdp_features =
-            Netdev::open().and_then(|mut netdev| netdev.xdp_features(link.ifindex)).ok();
+        let xdp_features = match Netdev::find()? {
+            Some(mut netdev) => netdev.xdp_features(link.ifindex).if_supported()?,
+            None => None,
+        };
         Ok(Self { link, driver, channels, features, splits_headers, xdp_features })
     }
 
@@ -157,10 +163,32 @@ impl Nic {
 /// The link called `name`, without asking its driver.
 pub fn link(name: &InterfaceName) -> Result<LinkInfo> {
     let mut links = open(format_args!("read interface {name}"))?;
-    links.by_name(name.as_str()).map_err(|error| match error.errno {
-        libc::ENODEV => not_found(name, &mut links),
-        _ => error.while_doing(format_args!("read interface {name}")),
+    links.by_name(name.as_str()).map_err(|error| match error.is_gone() {
+        true => not_found(name, &mut links),
+        false => error.while_doing(format_args!("read interface {name}")),
     })
+}
+
+/// The link with the index of `link`, as it is now.
+///
+/// # Errors
+///
+/// [`NotFound`](crate::error::Kind::NotFound) only if it is gone for certain.
+pub(crate) fn current(link: &LinkInfo) -> Result<LinkInfo> {
+    let action = format_args!("read {}", link.name);
+    open(action)?.by_index(link.ifindex).map_err(|error| match error.is_gone() {
+        true => Error::not_found(format!("{} is gone", link.name)),
+        false => error.while_doing(action),
+    })
+}
+
+/// The error of asking about `link`: that it is gone, or else the one that there was. Drivers
+/// answer `ENODEV` in a reset, too.
+fn gone_or(error: netlink::Error, link: &LinkInfo, action: impl fmt::Display) -> Error {
+    match (error.errno == libc::ENODEV).then(|| current(link)) {
+        Some(Err(gone)) if gone.kind() == Kind::NotFound => gone,
+        _ => error.while_doing(action),
+    }
 }
 
 /// Every link of the current network namespace, by index, without asking drivers.
@@ -185,7 +213,6 @@ fn not_found(name: &InterfaceName, links: &mut Links) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Kind;
 
     fn name(name: &str) -> InterfaceName {
         InterfaceName::new(name).unwrap()

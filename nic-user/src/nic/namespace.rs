@@ -11,7 +11,8 @@ use std::thread;
 
 use nix::sched::{CloneFlags, setns};
 
-use crate::error::{Error, Result};
+use super::sysfs;
+use crate::error::{Error, Kind, Result};
 use crate::netlink::link::Links;
 
 /// Where `ip netns` keeps its names.
@@ -42,36 +43,41 @@ impl NetNs {
             return Err(Error::usage(format!("network namespace name {name:?} is not possible")));
         }
         let path = named_path(name);
-        if !path.exists() {
-            return Err(unknown(name, &path));
+        match Self::called(name)? {
+            Some(namespace) => Ok(namespace),
+            None if !path.exists() => Err(unknown(name, &path)),
+            None => Err(Error::failed(format!("{} is only an empty file", label(name)))
+                .with_fix("remove it with `ip netns delete`, and create it again")),
         }
-        let namespace = Self::open(&path, format!("network namespace {name}"))?;
-        // A file without a namespace mounted on it stays behind when `ip netns add` fails.
-        namespace.check()?;
-        Ok(namespace)
+    }
+
+    /// The same; `None` if no namespace is called so. A file without one mounted on it stays behind
+    /// when `ip netns add` fails.
+    fn called(name: &str) -> Result<Option<Self>> {
+        let path = named_path(name);
+        let opened = sysfs::if_there(open(&path));
+        let opened = opened.map_err(|e| Error::io(format!("open {}", path.display()), &e))?;
+        let Some(file) = opened else { return Ok(None) };
+        let namespace = Self { file, label: label(name) };
+        Ok(namespace.is_namespace()?.then_some(namespace))
     }
 
     fn open(path: &Path, label: String) -> Result<Self> {
-        // A pipe in its place is not waited for.
-        let mut options = OpenOptions::new();
-        let file = options
-            .read(true)
-            .custom_flags(libc::O_NONBLOCK)
-            .open(path)
-            .map_err(|error| Error::io(format!("open {}", path.display()), &error))?;
+        let file =
+            open(path).map_err(|error| Error::io(format!("open {}", path.display()), &error))?;
         Ok(Self { file, label })
     }
 
-    fn check(&self) -> Result<()> {
+    fn is_namespace(&self) -> Result<bool> {
         const NSFS_MAGIC: libc::__fsword_t = 0x6e73_6673;
         let action = format!("look at {}", self.label);
         let stat =
             nix::sys::statfs::fstatfs(&self.file).map_err(|e| Error::io(action, &e.into()))?;
-        if stat.filesystem_type().0 == NSFS_MAGIC {
-            return Ok(());
-        }
-        Err(Error::failed(format!("{} is only an empty file", self.label))
-            .with_fix("remove it with `ip netns delete`, and create it again"))
+        Ok(stat.filesystem_type().0 == NSFS_MAGIC)
+    }
+
+    fn is_called(&self, name: &str) -> bool {
+        self.label == label(name)
     }
 
     /// Moves the calling thread into the namespace. Sockets opened before stay where they are.
@@ -87,7 +93,7 @@ impl NetNs {
         thread::scope(|scope| {
             let inside = thread::Builder::new()
                 .spawn_scoped(scope, || self.enter().map(|()| work()))
-                .map_err(|error| Error::io(format!("begin a thread in {}", self.label), &error))?;
+                .map_err(|e| Error::io(format!("start a thread in {}", self.label), &e))?;
             inside.join().unwrap_or_else(|panic| resume_unwind(panic))
         })
     }
@@ -96,6 +102,11 @@ impl NetNs {
     pub fn cookie(&self) -> Result<u64> {
         self.run(current_cookie)?
     }
+}
+
+/// A pipe in the place of a namespace is not waited for.
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)
 }
 
 impl AsFd for NetNs {
@@ -123,51 +134,97 @@ pub fn current_cookie() -> Result<u64> {
     if done < 0 { Err(Error::io(action, &io::Error::last_os_error())) } else { Ok(cookie) }
 }
 
-/// The names that `ip netns` knows, sorted.
-pub fn named_namespaces() -> Vec<String> {
-    let Ok(entries) = fs::read_dir(NAMED_DIR) else {
-        return Vec::new();
-    };
-    let mut names: Vec<String> =
-        entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
-    names.sort();
-    names
+/// The names that `ip netns` knows, sorted; none if nobody has given any.
+///
+/// # Errors
+///
+/// Their folder cannot be read.
+pub fn named_namespaces() -> Result<Vec<String>> {
+    sysfs::names(Path::new(NAMED_DIR)).map_err(|e| Error::io(format!("read {NAMED_DIR}"), &e))
 }
 
-/// The namespace with this cookie: the present one, one with a name, or that of a process.
-pub fn of_cookie(cookie: u64) -> Option<NetNs> {
-    let is = |namespace: &NetNs| namespace.cookie().is_ok_and(|number| number == cookie);
-    let named = named_namespaces().into_iter().filter_map(|name| NetNs::named(&name).ok());
-    let mut known = NetNs::current().into_iter().chain(named);
-    known.find(is).or_else(|| of_processes().find(is))
+/// The namespace with this cookie: the present one, one with a name, or that of a process. `None`
+/// if it is none of those.
+///
+/// # Errors
+///
+/// One of them could not be looked at, and none of the others is it.
+pub fn of_cookie(cookie: u64) -> Result<Option<NetNs>> {
+    let named = named_namespaces()?;
+    let named = named.iter().filter_map(|name| NetNs::called(name).transpose());
+    let known = std::iter::once_with(NetNs::current).chain(named);
+    match first_of_cookie(cookie, known, &[Kind::NotFound])? {
+        Some(namespace) => Ok(Some(namespace)),
+        None => first_of_cookie(cookie, of_processes()?, &[Kind::NotFound]),
+    }
+}
+
+/// The first with this cookie. Those that fail in one of these ways are passed over: they are gone
+/// by now, or no namespaces.
+fn first_of_cookie(
+    cookie: u64,
+    namespaces: impl IntoIterator<Item = Result<NetNs>>,
+    passed_over: &[Kind],
+) -> Result<Option<NetNs>> {
+    let mut failed = None;
+    for namespace in namespaces {
+        match namespace.and_then(|namespace| Ok((namespace.cookie()?, namespace))) {
+            Ok((number, namespace)) if number == cookie => return Ok(Some(namespace)),
+            Ok(_) => {}
+            Err(error) if passed_over.contains(&error.kind()) => {}
+            Err(error) => failed = failed.or(Some(error)),
+        }
+    }
+    failed.map_or(Ok(None), Err)
 }
 
 /// The namespace that has this id as seen from the current one (`NETNSA_NSID`): one with a name, or
-/// that of a process.
+/// that of a process. `None` also if one of them could not be looked at.
 pub fn of_id(id: i32) -> Option<NetNs> {
     let mut links = Links::open().ok()?;
-    let named = named_namespaces().into_iter().filter_map(|name| NetNs::named(&name).ok());
-    let mut known = named.chain(of_processes());
+    let named = named_namespaces().ok()?;
+    let named = named.iter().filter_map(|name| NetNs::called(name).transpose());
+    let mut known = named.chain(of_processes().ok()?).flatten();
     known.find(|namespace| links.namespace_id(namespace.as_fd()).is_ok_and(|its| its == Some(id)))
 }
 
 /// The namespaces that processes are in, each once.
-fn of_processes() -> impl Iterator<Item = NetNs> {
+fn of_processes() -> Result<impl Iterator<Item = Result<NetNs>>> {
+    let failed = |path: &Path, error: io::Error| match error.raw_os_error() {
+        // It has ended.
+        Some(libc::ENOENT | libc::ESRCH) => Error::not_found(path.display().to_string()),
+        _ => Error::io(format!("look at {}", path.display()), &error),
+    };
+    let is_process = |name: &String| name.bytes().all(|byte| byte.is_ascii_digit());
+    let proc = Path::new("/proc");
+    let processes = sysfs::names(proc).map_err(|error| failed(proc, error))?;
     let mut seen = HashSet::new();
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    processes.filter_map(move |process| {
-        let path = process.path().join("ns/net");
-        let inode = fs::metadata(&path).ok()?.ino();
-        let new = seen.insert(inode);
-        new.then(|| NetNs::open(&path, path.display().to_string()).ok()).flatten()
-    })
+    Ok(processes.into_iter().filter(is_process).filter_map(move |process| {
+        let path = proc.join(process).join("ns/net");
+        let opened = fs::metadata(&path).and_then(|metadata| {
+            let new = seen.insert(metadata.ino());
+            new.then(|| File::open(&path)).transpose()
+        });
+        let label = path.display().to_string();
+        let opened = opened.map_err(|error| failed(&path, error)).transpose()?;
+        Some(opened.map(|file| NetNs { file, label }))
+    }))
 }
 
-/// The name of the namespace with this cookie, if it has one and may be entered.
-pub fn name_of_cookie(cookie: u64) -> Option<String> {
-    named_namespaces().into_iter().find(|name| {
-        NetNs::named(name).and_then(|namespace| namespace.cookie()).is_ok_and(|c| c == cookie)
-    })
+/// The name of the namespace with this cookie; `None` if it has none, or may not be entered.
+///
+/// # Errors
+///
+/// One of those that have names could not be looked at, and none of the others is it.
+pub fn name_of_cookie(cookie: u64) -> Result<Option<String>> {
+    let named = named_namespaces()?;
+    let of_name = named.iter().filter_map(|name| NetNs::called(name).transpose());
+    let found = first_of_cookie(cookie, of_name, &[Kind::NotFound, Kind::NotPermitted])?;
+    Ok(found.and_then(|found| named.into_iter().find(|name| found.is_called(name))))
+}
+
+fn label(name: &str) -> String {
+    format!("network namespace {name}")
 }
 
 /// Where the namespace called `name` is mounted.
@@ -181,8 +238,9 @@ fn unknown(name: &str, path: &Path) -> Error {
         path.display()
     ));
     match named_namespaces() {
-        names if names.is_empty() => error.with_fix(format!("{NAMED_DIR} has none at all")),
-        names => error.with_fix(format!("there are: {}", names.join(", "))),
+        Err(_) => error,
+        Ok(names) if names.is_empty() => error.with_fix(format!("{NAMED_DIR} has none at all")),
+        Ok(names) => error.with_fix(format!("there are: {}", names.join(", "))),
     }
 }
 
@@ -213,8 +271,8 @@ mod tests {
     fn the_current_namespace_has_one_cookie() {
         assert_eq!(current_cookie().unwrap(), current_cookie().unwrap());
         assert_ne!(current_cookie().unwrap(), 0);
-        let found = of_cookie(current_cookie().unwrap()).unwrap();
+        let found = of_cookie(current_cookie().unwrap()).unwrap().unwrap();
         assert_eq!(found.cookie().unwrap(), current_cookie().unwrap());
-        assert!(of_processes().any(|namespace| namespace.cookie().is_ok()));
+        assert!(of_processes().unwrap().flatten().any(|namespace| namespace.cookie().is_ok()));
     }
 }

@@ -1,7 +1,8 @@
 //! Names and values of settings: everything that can be read of a NIC and written to it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map};
 use std::fmt;
+use std::ops::{Deref, DerefMut};
 use std::str::FromStr;
 
 use schemars::JsonSchema;
@@ -287,8 +288,85 @@ impl Setting {
     }
 }
 
-/// Everything that an interface has. A setting that it does not have is absent.
-pub type Settings = BTreeMap<Key, Setting>;
+/// Every setting that an interface has, as far as it could be read: a map of those, and with it
+/// which groups could not be read, so that nobody takes theirs for absent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    read: BTreeMap<Key, Setting>,
+    unread: BTreeMap<Group, String>,
+}
+
+/// What is known of one setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer<'a> {
+    /// It is this.
+    Is(&'a Setting),
+    /// The interface has no such setting.
+    Absent,
+    /// Its group could not be read, and why.
+    Unread(&'a str),
+}
+
+impl Settings {
+    /// None at all.
+    pub const fn new() -> Self {
+        Self { read: BTreeMap::new(), unread: BTreeMap::new() }
+    }
+
+    /// What is known of the setting `key`.
+    pub fn answer(&self, key: &Key) -> Answer<'_> {
+        match (self.read.get(key), self.unread(key.group)) {
+            (Some(setting), _) => Answer::Is(setting),
+            (None, Some(why)) => Answer::Unread(why),
+            (None, None) => Answer::Absent,
+        }
+    }
+
+    /// Why a group could not be read; `None` if it could.
+    pub fn unread(&self, group: Group) -> Option<&str> {
+        self.unread.get(&group).map(String::as_str)
+    }
+
+    /// Notes that a group could not be read, and why.
+    pub fn set_unread(&mut self, group: Group, why: impl Into<String>) {
+        self.unread.insert(group, why.into());
+    }
+}
+
+impl Deref for Settings {
+    type Target = BTreeMap<Key, Setting>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.read
+    }
+}
+
+impl DerefMut for Settings {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.read
+    }
+}
+
+impl FromIterator<(Key, Setting)> for Settings {
+    fn from_iter<I: IntoIterator<Item = (Key, Setting)>>(settings: I) -> Self {
+        Self { read: settings.into_iter().collect(), unread: BTreeMap::new() }
+    }
+}
+
+impl<const N: usize> From<[(Key, Setting); N]> for Settings {
+    fn from(settings: [(Key, Setting); N]) -> Self {
+        settings.into_iter().collect()
+    }
+}
+
+impl IntoIterator for Settings {
+    type Item = (Key, Setting);
+    type IntoIter = btree_map::IntoIter<Key, Setting>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.read.into_iter()
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -348,6 +426,16 @@ mod tests {
         for other in [false.into(), "off".into(), "off [requested maybe]".into()] {
             assert_eq!(Value::requested(&other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn a_setting_of_a_group_that_could_not_be_read_is_not_absent() {
+        let key = |text: &str| text.parse::<Key>().unwrap();
+        let mut settings = Settings::from([(key("rps.rx-0"), Setting::new("1"))]);
+        settings.set_unread(Group::Rps, "EIO");
+        assert_eq!(settings.answer(&key("rps.rx-0")), Answer::Is(&Setting::new("1")));
+        assert_eq!(settings.answer(&key("rps.rx-1")), Answer::Unread("EIO"));
+        assert_eq!(settings.answer(&key("xps.tx-0")), Answer::Absent);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! An interface's directory in sysfs.
 
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -16,10 +16,13 @@ use crate::netlink::{self, link::LinkInfo};
 /// What sysfs shows is the namespace of whoever mounted it, so that after `setns` the directory
 /// at `/sys` may be that of another interface with the same name. Then sysfs is mounted anew,
 /// nowhere in the file system; it is gone when this is dropped.
+///
+/// The directory is held open, so that it stays the interface's when that gets another name: a
+/// file that is not there is one that the kernel does not have.
 #[derive(Debug)]
 pub struct Sysfs {
-    directory: PathBuf,
-    /// Keeps the mount that `directory` leads to.
+    directory: File,
+    /// Keeps the mount that `directory` is in.
     _mount: Option<OwnedFd>,
 }
 
@@ -30,19 +33,30 @@ impl Sysfs {
     ///
     /// `EPERM` for an interface of another namespace than that of `/sys`, without `CAP_SYS_ADMIN`.
     pub fn of(link: &LinkInfo) -> io::Result<Self> {
-        let directory = class_net(Path::new("/sys"), link);
-        if has_index(&directory, link) && has_address(&directory, link) {
-            return Ok(Self { directory, _mount: None });
-        }
-        match detached::mount(c"sysfs") {
-            Ok(mount) => {
-                let root = PathBuf::from(format!("/proc/self/fd/{}", mount.as_raw_fd()));
-                Ok(Self { directory: class_net(&root, link), _mount: Some(mount) })
+        let shown = if_there(File::open(class_net(Path::new("/sys"), link)))?;
+        let shown = shown.filter(|directory| has_index(&opened(directory), link));
+        match shown {
+            Some(directory) if has_address(&opened(&directory), link) => {
+                Ok(Self { directory, _mount: None })
             }
-            // Who may not mount could not change namespaces, either.
-            Err(_) if has_index(&directory, link) => Ok(Self { directory, _mount: None }),
-            Err(error) => Err(error),
+            shown => match (Self::mounted(link), shown) {
+                // Who may not mount could not change namespaces, either.
+                (Err(error), Some(directory)) if is_refused_mount(&error) => {
+                    Ok(Self { directory, _mount: None })
+                }
+                (mounted, _) => mounted,
+            },
         }
+    }
+
+    /// The directory of `link` in a sysfs of the calling thread's network namespace.
+    fn mounted(link: &LinkInfo) -> io::Result<Self> {
+        let mount = detached::mount(c"sysfs")?;
+        let directory = File::open(class_net(&opened(&mount), link))?;
+        if !has_index(&opened(&directory), link) {
+            return Err(io::Error::from_raw_os_error(libc::ENODEV));
+        }
+        Ok(Self { directory, _mount: Some(mount) })
     }
 
     /// The text in `file`, without the newline at its end.
@@ -52,26 +66,42 @@ impl Sysfs {
         Ok(text)
     }
 
+    /// The same; `None` where the kernel has no such file, or says that the device has no such
+    /// thing: `ENOENT` is also what a device of one transmit queue answers of XPS
+    /// (net/core/net-sysfs.c `xps_cpus_show`).
+    pub fn read_if_there(&self, file: impl AsRef<Path>) -> io::Result<Option<String>> {
+        match self.read(file) {
+            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(None),
+            read => if_there(read),
+        }
+    }
+
     /// Writes `text` into `file`.
     pub fn write(&self, file: impl AsRef<Path>, text: &str) -> io::Result<()> {
         write(&self.path(file), text)
     }
 
     /// The names in `directory`; none if it does not exist.
-    pub fn list(&self, directory: impl AsRef<Path>) -> Vec<String> {
+    pub fn list(&self, directory: impl AsRef<Path>) -> io::Result<Vec<String>> {
         names(&self.path(directory))
     }
 
     /// The directories of the device and of those that it sits on, nearest first, as a virtio
     /// device sits on a PCI function; none for a virtual interface.
-    pub fn devices(&self) -> Vec<PathBuf> {
+    pub fn devices(&self) -> io::Result<Vec<PathBuf>> {
         // Made of `..`, for only the kernel can follow a path through the mount.
-        let device = std::iter::successors(Some(self.path("device")), |path| Some(path.join("..")));
-        device.take_while(|path| path.join("subsystem").exists()).collect()
+        let mut device = self.path("device");
+        let mut devices = Vec::new();
+        while device.join("subsystem").try_exists()? {
+            let below = device.join("..");
+            devices.push(device);
+            device = below;
+        }
+        Ok(devices)
     }
 
     fn path(&self, file: impl AsRef<Path>) -> PathBuf {
-        self.directory.join(file)
+        opened(&self.directory).join(file)
     }
 }
 
@@ -81,19 +111,38 @@ pub fn write(path: &Path, text: &str) -> io::Result<()> {
 }
 
 /// Whether the kernel takes writes to a file, from whoever may.
-pub fn is_writable(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o222 != 0)
+pub fn is_writable(path: &Path) -> io::Result<bool> {
+    Ok(fs::metadata(path)?.permissions().mode() & 0o222 != 0)
 }
 
-/// The names in a directory, sorted; none if it can not be read.
-pub fn names(directory: &Path) -> Vec<String> {
-    let Ok(entries) = fs::read_dir(directory) else {
-        return Vec::new();
-    };
-    let mut names: Vec<_> =
-        entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
+/// The names in a directory that are text, sorted; none if there is no such directory.
+pub fn names(directory: &Path) -> io::Result<Vec<String>> {
+    let Some(entries) = if_there(fs::read_dir(directory))? else { return Ok(Vec::new()) };
+    let mut names = Vec::new();
+    for entry in entries {
+        names.extend(entry?.file_name().into_string().ok());
+    }
     names.sort();
-    names
+    Ok(names)
+}
+
+/// What was read of a file; `None` if there is no such file.
+pub fn if_there<T>(read: io::Result<T>) -> io::Result<Option<T>> {
+    match read {
+        Ok(read) => Ok(Some(read)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The path of what is open here.
+fn opened(file: &impl AsRawFd) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+/// Whether nobody mounts anything here: without the right to, or in a sandbox.
+fn is_refused_mount(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOSYS))
 }
 
 fn class_net(sysfs: &Path, link: &LinkInfo) -> PathBuf {
@@ -152,17 +201,31 @@ mod tests {
         for device in [&virtio, &root.path().join("pci0000:00/0000:00:03.0")] {
             symlink("/sys/bus", device.join("subsystem")).unwrap();
         }
-        let sysfs = Sysfs { directory: interface, _mount: None };
-        let devices = sysfs.devices();
+        let sysfs = Sysfs { directory: File::open(interface).unwrap(), _mount: None };
+        let devices = sysfs.devices().unwrap();
         let devices: Vec<_> = devices.iter().map(|path| path.canonicalize().unwrap()).collect();
         let ends: Vec<_> = devices.iter().filter_map(|path| path.file_name()).collect();
         assert_eq!(ends, ["virtio2", "0000:00:03.0"]);
-        let virtual_one = Sysfs { directory: root.path().to_owned(), _mount: None };
-        assert_eq!(virtual_one.devices(), Vec::<PathBuf>::new());
+        let virtual_one = Sysfs { directory: File::open(root.path()).unwrap(), _mount: None };
+        assert_eq!(virtual_one.devices().unwrap(), Vec::<PathBuf>::new());
     }
 
     #[test]
-    fn names_of_a_directory_that_is_not_there_are_none() {
-        assert_eq!(names(Path::new("/proc/self/none")), Vec::<String>::new());
+    fn names_of_a_directory_that_is_not_there_are_none_and_of_one_that_cannot_be_read_unknown() {
+        assert_eq!(names(Path::new("/proc/self/none")).unwrap(), Vec::<String>::new());
+        assert!(names(Path::new("/proc/self/comm")).is_err());
+    }
+
+    #[test]
+    fn a_directory_stays_that_of_its_interface_under_another_name() {
+        let root = tempfile::tempdir().unwrap();
+        let interface = root.path().join("eth0");
+        fs::create_dir(&interface).unwrap();
+        fs::write(interface.join("threaded"), "0\n").unwrap();
+        let sysfs = Sysfs { directory: File::open(&interface).unwrap(), _mount: None };
+        fs::rename(&interface, root.path().join("wan0")).unwrap();
+        assert_eq!(sysfs.read_if_there("threaded").unwrap().as_deref(), Some("0"));
+        assert_eq!(sysfs.read_if_there("gro_flush_timeout").unwrap(), None);
+        assert!(sysfs.read_if_there("threaded/none").is_err());
     }
 }

@@ -1,6 +1,7 @@
 //! How a queue's packets reach CPUs: queue → NAPI → interrupt → CPUs → NUMA nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 
 use super::interrupts::{self, Interrupt};
 use super::sysfs::Sysfs;
@@ -32,15 +33,15 @@ pub(super) fn paths(
     queues: &BTreeMap<QueueId, Queue>,
     napis: &[Napi],
     interrupts: &[Interrupt],
-) -> Vec<QueuePath> {
-    let nodes = interrupts::nodes();
+) -> io::Result<Vec<QueuePath>> {
+    let nodes = interrupts::nodes()?;
     let path = |(id, queue)| path(interface, id, queue, napis, interrupts, &nodes);
     if queues.is_empty() {
-        let names = sysfs.list("queues");
+        let names = sysfs.list("queues")?;
         let ids: BTreeSet<_> = names.iter().filter_map(|name| from_name(name)).collect();
-        return ids.into_iter().map(|id| path((id, Queue::default()))).collect();
+        return Ok(ids.into_iter().map(|id| path((id, Queue::default()))).collect());
     }
-    queues.iter().map(|(&id, &queue)| path((id, queue))).collect()
+    Ok(queues.iter().map(|(&id, &queue)| path((id, queue))).collect())
 }
 
 /// A queue by the name that sysfs has for it: `rx-0`.

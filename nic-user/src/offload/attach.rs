@@ -98,6 +98,7 @@ pub fn plan(nic: &Nic, options: &Options<'_>) -> Result<Attached> {
     let current = earlier(nic, slot)?.filter(|attachment| !attachment.is_stale());
     // What a killed attach left is cleared away before the next.
     if current.is_none() && !half_made {
+        refuse_without_ethernet(nic)?;
         refuse_foreign(nic)?;
     }
     let (mode, notes) = planned_mode(nic, options.mode, current.as_ref())?;
@@ -154,9 +155,9 @@ fn planned_mode(
 /// Whatever fails, the interface is as it was before, except that an upgrade that fails half-way
 /// may have replaced some of the programs.
 pub fn attach(_lock: &Lock, nic: &Nic, options: &Options<'_>) -> Result<Attached> {
-    detach::clear_staged()?;
     let slot = Slot::new(namespace::current_cookie()?, nic.ifindex());
-    let mut notes = Vec::new();
+    let left = detach::clear_staged(&slot).map_err(|error| in_attach(nic, error))?;
+    let mut notes: Vec<String> = left.iter().map(Error::in_one_line).collect();
     match earlier(nic, slot.clone())? {
         Some(attachment) if !attachment.is_stale() => {
             return upgrade::upgrade(nic, options, &attachment)
@@ -168,6 +169,7 @@ pub fn attach(_lock: &Lock, nic: &Nic, options: &Options<'_>) -> Result<Attached
         }
         None => {}
     }
+    refuse_without_ethernet(nic)?;
     refuse_foreign(nic)?;
     let staged = slot.stage()?;
     let switches = Switches::of(options, None);
@@ -193,6 +195,19 @@ fn in_attach(nic: &Nic, error: Error) -> Error {
     error.while_doing(format!("attach to {}", nic.name()))
 }
 
+/// The programs read frames from the Ethernet header on. What tunnels, WireGuard and PPP carry has
+/// none: nothing that they count would be true.
+fn refuse_without_ethernet(nic: &Nic) -> Result<()> {
+    match nic.link.link_type {
+        libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => Ok(()),
+        other => {
+            let what = format!("its packets have no Ethernet header (link type {other})");
+            let fix = "attach to the Ethernet interface by which its packets leave";
+            Err(in_attach(nic, Error::failed(what).with_fix(fix)))
+        }
+    }
+}
+
 /// Looks again: what was on the interface when `nic` was read may have been our own, and gone by
 /// now.
 fn refuse_foreign(nic: &Nic) -> Result<()> {
@@ -216,7 +231,8 @@ fn moved_from(program: u32) -> Result<Option<Attachment>> {
 /// The error for an interface that nicctl attached to before it went to another namespace.
 fn moved(nic: &Nic, earlier: &Attachment) -> Error {
     let (name, before) = (nic.name(), earlier.recorded_name());
-    let (place, option) = match namespace::name_of_cookie(earlier.slot().netns) {
+    // Without the name, the advice is less exact.
+    let (place, option) = match namespace::name_of_cookie(earlier.slot().netns).ok().flatten() {
         Some(netns) => (format!("network namespace {netns}"), format!(" --netns {netns}")),
         None => ("another network namespace".to_owned(), String::new()),
     };

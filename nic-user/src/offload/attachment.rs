@@ -46,6 +46,9 @@ pub struct Readings {
 impl Attachment {
     /// The [`state`](Self::state) of one whose interface is gone.
     pub const GONE: &str = "gone";
+    /// The [`state`](Self::state) of one that is being attached or detached, or was when that was
+    /// interrupted.
+    pub const HALF_MADE: &str = "half-made";
 
     /// What is attached to the interface of this slot, if anything.
     ///
@@ -102,8 +105,9 @@ impl Attachment {
     /// The mode of XDP; `gone` if the interface is, `partial` if only XDP is.
     pub fn state(&self) -> &'static str {
         match (self.xdp, self.tc) {
-            (Some(_), _) => self.mode().name(),
             (None, [None, None]) => Self::GONE,
+            _ if self.slot.is_stage() => Self::HALF_MADE,
+            (Some(_), _) => self.mode().name(),
             (None, _) => "partial",
         }
     }

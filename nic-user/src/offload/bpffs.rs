@@ -16,7 +16,10 @@ use nix::{
     sys::statfs::{BPF_FS_MAGIC, statfs},
 };
 
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    trusted,
+};
 
 const MOUNT_POINT: &str = "/sys/fs/bpf";
 
@@ -29,9 +32,10 @@ pub fn root() -> Result<PathBuf> {
     if !is_bpffs(&root)? {
         mount_bpffs().map_err(|error| {
             Error::io(format!("mount bpffs on {MOUNT_POINT}"), &error)
-                .with_fix(format!("as root: mount -t bpf bpf {MOUNT_POINT}"))
+                .with_fix(format!("as root: mount -t bpf -o mode=0700 bpf {MOUNT_POINT}"))
         })?;
     }
+    trusted::folder(&root)?;
     Ok(root)
 }
 
@@ -43,6 +47,7 @@ pub fn root() -> Result<PathBuf> {
 pub fn existing_root() -> Result<Option<PathBuf>> {
     let root = path();
     if is_bpffs(&root)? {
+        trusted::folder(&root)?;
         return Ok(Some(root));
     }
     let first = fs::read_link("/proc/1/ns/mnt");

@@ -96,7 +96,7 @@ pub fn remove(slot: &Slot) -> Result<()> {
     if namespace::current_cookie()? == slot.netns {
         return remove_here(slot, &record);
     }
-    match namespace::name_of_cookie(slot.netns) {
+    match namespace::name_of_cookie(slot.netns)? {
         Some(name) => NetNs::named(&name)?.run(|| remove_here(slot, &record))?,
         // The namespace is gone, and its interfaces and filters with it.
         None => Ok(()),
@@ -104,8 +104,10 @@ pub fn remove(slot: &Slot) -> Result<()> {
 }
 
 fn remove_here(slot: &Slot, record: &AttachRecord) -> Result<()> {
-    let Ok(link) = Links::open().and_then(|mut links| links.by_index(slot.ifindex)) else {
-        return Ok(());
+    let link = match Links::open().and_then(|mut links| links.by_index(slot.ifindex)) {
+        Ok(link) => link,
+        Err(error) if error.is_gone() => return Ok(()),
+        Err(error) => return Err(error.while_doing("remove filters of a clsact qdisc")),
     };
     for (_, hook) in HOOKS {
         if let Ok(filter) = SchedClassifierLink::attached(&link.name, hook, PRIORITY, HANDLE, None)
@@ -119,7 +121,7 @@ fn remove_here(slot: &Slot, record: &AttachRecord) -> Result<()> {
             error.while_doing(format!("remove clsact qdisc of {}", link.name))
         };
         let mut clsact = Clsact::open().map_err(failed)?;
-        if !clsact.has_filters(slot.ifindex).unwrap_or(true) {
+        if !clsact.has_filters(slot.ifindex).map_err(failed)? {
             clsact.delete(slot.ifindex).map_err(failed)?;
         }
     }

@@ -5,17 +5,18 @@ use super::{
     lock::Lock,
     slot::{self, Slot},
 };
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Removes what was attached to the interface of `slot`; false if there was nothing.
 pub fn detach(_lock: &Lock, slot: &Slot) -> Result<bool> {
-    clear_staged()?;
+    let half_made = slot.is_half_made();
+    clear_staged(slot)?;
     let existed = slot.exists()?;
     if existed {
         remove(slot)?;
     }
     slot::remove_directory_if_empty();
-    Ok(existed)
+    Ok(existed || half_made)
 }
 
 /// Removes a slot, in one step for everybody who looks; then clears it. Only under the lock.
@@ -27,9 +28,21 @@ pub fn remove(slot: &Slot) -> Result<()> {
     })
 }
 
-/// Clears away what processes that were killed left half made or half removed. Only under the lock.
-pub fn clear_staged() -> Result<()> {
-    slot::staged()?.iter().try_for_each(clear)
+/// Clears away what processes that were killed left half made or half removed, of every interface.
+/// Why it could not be is returned for all but this slot's. Only under the lock.
+///
+/// # Errors
+///
+/// What is left of this slot could not be cleared away.
+pub fn clear_staged(slot: &Slot) -> Result<Vec<Error>> {
+    let mut others = Vec::new();
+    for staged in slot::staged()? {
+        match clear(&staged) {
+            Err(error) if staged.is_stage_of(slot) => return Err(error),
+            cleared => others.extend(cleared.err()),
+        }
+    }
+    Ok(others)
 }
 
 /// Detaches every link of a staged slot, undoes what is not a link, and removes the directory.

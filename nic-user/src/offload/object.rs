@@ -226,15 +226,6 @@ impl Object {
         })
     }
 
-    /// The map with the copy policy.
-    pub fn policy_map(&mut self) -> Result<MapData> {
-        let map = self.ebpf.take_map(".data.policy");
-        match map {
-            Some(Map::Array(map)) => Ok(map),
-            _ => Err(Error::failed("the BPF object has no map of the copy policy")),
-        }
-    }
-
     /// A map by its name.
     pub fn map(&self, name: &str) -> Option<&Map> {
         self.ebpf.map(name)

@@ -46,15 +46,10 @@ pub fn aya_error(action: &str, error: &(dyn std::error::Error + 'static)) -> Err
 pub struct PolicyWord(Array<MapData, u64>);
 
 impl PolicyWord {
-    /// In this map.
-    pub fn in_map(map: MapData) -> Result<Self> {
-        let map = Map::Array(map).try_into();
-        map.map(Self).map_err(|error| aya_error("open the copy policy", &error))
-    }
-
     /// In a slot.
     pub fn of(slot: &Slot) -> Result<Self> {
-        Self::in_map(open_map(slot, slot::POLICY)?)
+        let map = Map::Array(open_map(slot, slot::POLICY)?).try_into();
+        map.map(Self).map_err(|error| aya_error("open the copy policy", &error))
     }
 
     fn get(&self) -> Result<u64> {

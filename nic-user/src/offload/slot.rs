@@ -1,14 +1,14 @@
 //! The directory of bpffs that holds what is attached to one interface.
 
 use std::{
-    fs::{self, File},
+    fs::{self, DirBuilder, File},
     io,
-    os::linux::fs::MetadataExt,
+    os::{linux::fs::MetadataExt, unix::fs::DirBuilderExt},
     path::{Path, PathBuf},
 };
 
 use super::{bpffs, link::Link};
-use crate::error::Result;
+use crate::{error::Result, trusted};
 
 /// Below the root of bpffs.
 const DIRECTORY: &str = "nicctl";
@@ -64,8 +64,10 @@ impl Slot {
     /// All slots there are, sorted by namespace and index. What others may have put beside them is
     /// passed over.
     pub fn all() -> Result<Vec<Self>> {
+        // What cannot be looked at may be one.
+        let is_other = |path: &PathBuf| fs::metadata(path).is_ok_and(|it| !it.is_dir());
         let mut slots: Vec<Self> =
-            entries()?.into_iter().filter(|path| path.is_dir()).filter_map(Self::parse).collect();
+            entries()?.into_iter().filter(|path| !is_other(path)).filter_map(Self::parse).collect();
         slots.sort_by_key(|slot| (slot.netns, slot.ifindex));
         Ok(slots)
     }
@@ -78,6 +80,9 @@ impl Slot {
     /// Whether anything is there.
     pub fn exists(&self) -> Result<bool> {
         let action = || format!("look at {}", self.path.display());
+        if let Some(directory) = self.path.parent() {
+            trusted::folder(directory)?;
+        }
         self.path.try_exists().map_err(|error| bpffs::error(action(), &error))
     }
 
@@ -102,7 +107,9 @@ impl Slot {
     /// An empty directory beside it in which to make it. Whatever an earlier process left there
     /// must have been cleared away.
     pub fn stage(&self) -> Result<Self> {
-        make_directory(&bpffs::root()?.join(DIRECTORY))?;
+        let directory = bpffs::root()?.join(DIRECTORY);
+        make_directory(&directory)?;
+        trusted::folder(&directory)?;
         let staged = self.staging();
         make_directory(&staged.path)?;
         Ok(staged)
@@ -111,6 +118,17 @@ impl Slot {
     /// Whether a process that was killed left it half made, or half removed.
     pub fn is_half_made(&self) -> bool {
         self.staging().path.exists()
+    }
+
+    /// Whether this is where a slot is made or removed.
+    pub fn is_stage(&self) -> bool {
+        let name = self.path.file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| name.starts_with(STAGING))
+    }
+
+    /// Whether this is where `slot` is made or removed.
+    pub fn is_stage_of(&self, slot: &Self) -> bool {
+        *self == slot.staging()
     }
 
     fn staging(&self) -> Self {
@@ -134,6 +152,7 @@ impl Slot {
 
     /// Removes every pin that is left, and the directory.
     pub fn remove_directory(&self) -> Result<()> {
+        trusted::folder(&self.path)?;
         remove_directory(&self.path)
             .map_err(|error| bpffs::error(format!("remove {}", self.path.display()), &error))
     }
@@ -170,6 +189,7 @@ fn entries() -> Result<Vec<PathBuf>> {
     let Some(root) = bpffs::existing_root()? else { return Ok(Vec::new()) };
     let directory = root.join(DIRECTORY);
     let action = || format!("read {}", directory.display());
+    trusted::folder(&directory)?;
     match fs::read_dir(&directory) {
         Ok(entries) => entries
             .map(|entry| entry.map(|entry| entry.path()))
@@ -181,7 +201,7 @@ fn entries() -> Result<Vec<PathBuf>> {
 }
 
 fn make_directory(path: &Path) -> Result<()> {
-    match fs::create_dir(path) {
+    match DirBuilder::new().mode(0o700).create(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
             Err(bpffs::error(format!("make {}", path.display()), &error))
         }

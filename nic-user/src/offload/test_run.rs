@@ -8,15 +8,17 @@ use aya::{
 use nic_common::{metadata::Metadata, policy::CopyPolicy};
 
 use super::{
-    object::{Build, Object},
-    pinned::{self, PolicyWord},
-    privilege,
+    object::{Build, Object, Parameters},
+    pinned, privilege,
     programs::PARAMETERS,
 };
 use crate::{
     decode::{Answer, Native, Walker},
     error::{Error, Result},
 };
+
+/// With steering on the program leaves metadata, by which it answers. No rule takes a frame.
+const ANSWERING: Parameters = Parameters { steering: true, ..PARAMETERS };
 
 /// The kernel takes no shorter frame for a test run (`ETH_HLEN`).
 const SHORTEST: usize = 14;
@@ -26,7 +28,6 @@ const MANY_PAGES: usize = 64 << 10;
 /// Asks the XDP program itself, loaded but attached to nothing.
 pub struct BpfWalker {
     object: Object,
-    policy: CopyPolicy,
     out: Vec<u8>,
 }
 
@@ -34,9 +35,9 @@ impl BpfWalker {
     /// Loads the program.
     pub fn load() -> Result<Self> {
         privilege::check("load the program")?;
-        let mut object = Object::load(&PARAMETERS)?;
+        let mut object = Object::load(&ANSWERING)?;
         object.xdp(Build::Frags)?;
-        Ok(Self { object, policy: PARAMETERS.policy, out: Vec::new() })
+        Ok(Self { object, out: Vec::new() })
     }
 }
 
@@ -46,17 +47,14 @@ impl Walker for BpfWalker {
         if frame.len() < SHORTEST {
             return Native.headers(frame, policy);
         }
-        if policy != self.policy {
-            PolicyWord::in_map(self.object.policy_map()?)?.set_policy(policy)?;
-            self.policy = policy;
-        }
         self.out.resize(frame.len() + Metadata::SIZE, 0);
         let program = self.object.xdp(Build::Frags)?;
         let Some(written) = run(program, frame, &mut self.out)? else { return Ok(None) };
         let metadata = metadata(&self.out).filter(|_| written == self.out.len());
-        let Metadata { verdict, headers, .. } = metadata.ok_or_else(|| {
+        let Metadata { headers, .. } = metadata.ok_or_else(|| {
             Error::failed(format!("test run of a frame of {} bytes: no metadata", frame.len()))
         })?;
+        let verdict = policy.decide(frame.len() as u32, &headers);
         Ok(Some(Answer { headers, verdict }))
     }
 }

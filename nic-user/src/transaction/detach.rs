@@ -71,7 +71,7 @@ pub fn detach(lock: &Lock, slot: &Slot, wanted: Wanted, journals: &Journals) -> 
 ///
 /// As [`detach`].
 pub fn preview(slot: &Slot, wanted: Wanted, journals: &Journals) -> Result<Detached> {
-    let was_attached = slot.exists()?;
+    let was_attached = slot.exists()? || slot.is_half_made();
     let settings = settings(slot, Traces::of(slot), wanted, journals, true)?;
     Ok(Detached { was_attached, settings })
 }
@@ -85,6 +85,8 @@ pub enum Presence {
     Gone,
     /// Its network namespace is not to be seen.
     Unknown,
+    /// It could not be looked at.
+    Unread,
 }
 
 /// Whether the interface of a journal is still there.
@@ -93,11 +95,15 @@ pub fn presence(journal: &Journal) -> Presence {
         return Presence::Gone;
     }
     let look = || Links::open().and_then(|mut links| links.by_index(journal.identity.ifindex));
-    let namespace = namespace::of_cookie(journal.identity.netns_cookie);
-    match namespace.and_then(|namespace| namespace.run(look).ok()) {
-        Some(Ok(_)) => Presence::There,
-        Some(Err(error)) if error.errno == libc::ENODEV => Presence::Gone,
-        _ => Presence::Unknown,
+    let namespace = match namespace::of_cookie(journal.identity.netns_cookie) {
+        Ok(Some(namespace)) => namespace,
+        Ok(None) => return Presence::Unknown,
+        Err(_) => return Presence::Unread,
+    };
+    match namespace.run(look) {
+        Ok(Ok(_)) => Presence::There,
+        Ok(Err(error)) if error.is_gone() => Presence::Gone,
+        _ => Presence::Unread,
     }
 }
 
@@ -111,19 +117,23 @@ pub fn is_gone_or_unseen(journal: &Journal) -> bool {
     match presence(journal) {
         Presence::Gone => true,
         Presence::Unknown => Traces::of(&slot_of(journal)) != Traces::Attached,
-        Presence::There => false,
+        Presence::There | Presence::Unread => false,
     }
 }
 
 /// The journals of interfaces that were called `name`, in the network namespace with this cookie,
 /// and are no more.
-pub fn former(journals: &Journals, name: &str, netns_cookie: u64) -> Vec<Journal> {
-    let readable = journals.all().into_iter().filter_map(|(_, journal)| journal.ok());
+///
+/// # Errors
+///
+/// The folder of journals cannot be read.
+pub fn former(journals: &Journals, name: &str, netns_cookie: u64) -> Result<Vec<Journal>> {
+    let readable = journals.all()?.into_iter().filter_map(|(_, journal)| journal.ok());
     let is_former = |journal: &Journal| {
         let Identity { name: former, netns_cookie: netns, .. } = &journal.identity;
         former == name && *netns == netns_cookie && is_gone(journal)
     };
-    readable.filter(is_former).collect()
+    Ok(readable.filter(is_former).collect())
 }
 
 /// Where what is attached to the interface of a journal has its pins.
@@ -135,9 +145,9 @@ pub fn slot_of(journal: &Journal) -> Slot {
 /// namespace is not to be seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Traces {
-    /// Nothing that can be read.
+    /// Nothing.
     None,
-    /// Attached to an interface.
+    /// Attached to an interface, or to what cannot be read.
     Attached,
     /// Attached to nothing any more.
     Stale,
@@ -145,10 +155,10 @@ enum Traces {
 
 impl Traces {
     fn of(slot: &Slot) -> Self {
-        match Attachment::of(slot.clone()).ok().flatten() {
-            None => Self::None,
-            Some(attachment) if attachment.is_stale() => Self::Stale,
-            Some(_) => Self::Attached,
+        match Attachment::of(slot.clone()) {
+            Ok(None) => Self::None,
+            Ok(Some(attachment)) if attachment.is_stale() => Self::Stale,
+            Ok(Some(_)) | Err(_) => Self::Attached,
         }
     }
 }
@@ -167,7 +177,7 @@ fn settings(
     let gone = match (presence(&journal), traces) {
         (Presence::Gone, _) | (Presence::Unknown, Traces::Stale) => true,
         (Presence::Unknown, Traces::None) => wanted == Wanted::GiveBackSeen,
-        (Presence::Unknown, Traces::Attached) | (Presence::There, _) => false,
+        (Presence::Unknown, Traces::Attached) | (Presence::There | Presence::Unread, _) => false,
     };
     if gone {
         if !dry_run {
@@ -175,7 +185,7 @@ fn settings(
         }
         return Ok(Some(SettingsLeft::Gone));
     }
-    let Some(namespace) = namespace::of_cookie(slot.netns) else {
+    let Some(namespace) = namespace::of_cookie(slot.netns)? else {
         let name = &journal.identity.name;
         return Err(Error::failed(format!(
             "give back the settings of {name}: its network namespace is not to be seen"

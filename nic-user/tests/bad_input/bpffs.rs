@@ -37,7 +37,7 @@ fn who_may_not_mount_bpffs_gets_the_command() {
         &output,
         4,
         "nicctl: mount bpffs on /sys/fs/bpf: Operation not permitted (os error 1)\n  fix: as root: \
-         mount -t bpf bpf /sys/fs/bpf\n",
+         mount -t bpf -o mode=0700 bpf /sys/fs/bpf\n",
     );
     assert_eq!(sandbox.state(), before);
 }
@@ -112,4 +112,95 @@ fn what_is_half_made_is_not_shown_and_cleared_away() {
     assert!(staging.exists());
     assert_done(&sandbox.nicctl(&["detach", "nic-a"]));
     assert_eq!(sandbox.state(), before);
+}
+
+#[test]
+fn a_folder_that_others_may_write_or_own_is_refused_before_anything_is_removed() {
+    needs_root!();
+    let sandbox = Sandbox::new();
+    sandbox.shell("mkdir /mnt/precious && touch /mnt/precious/file");
+    for (spoil, defect) in [
+        ("chmod 1777 /sys/fs/bpf", "/sys/fs/bpf is not trusted: others may write it (mode 1777)"),
+        (
+            "chmod 0700 /sys/fs/bpf; mkdir /sys/fs/bpf/nicctl; chown 65534 /sys/fs/bpf/nicctl",
+            "nicctl is not trusted: it belongs to user 65534",
+        ),
+        (
+            "rmdir /sys/fs/bpf/nicctl; ln -s /mnt/precious /sys/fs/bpf/nicctl",
+            "nicctl: it is a symbolic link, or no folder",
+        ),
+    ] {
+        sandbox.shell(spoil);
+        let before = sandbox.state();
+        for args in [&["attach", "nic-a"][..], &["detach", "nic-a"]] {
+            let output = sandbox.nicctl(args);
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(1), "{spoil}: {args:?}: {said}");
+            assert!(said.contains(defect) && said.contains("fix: "), "{spoil}: {args:?}: {said}");
+        }
+        assert_eq!(sandbox.state(), before);
+        sandbox.shell("test -e /mnt/precious/file");
+    }
+}
+
+#[test]
+fn what_is_no_stage_is_told_and_keeps_no_interface_from_its_own() {
+    needs_root!();
+    let sandbox = Sandbox::new();
+    sandbox.shell("mkdir /mnt/precious && touch /mnt/precious/file");
+    sandbox.shell("mkdir -m 0700 /sys/fs/bpf/nicctl");
+    sandbox.shell("ln -s /mnt/precious /sys/fs/bpf/nicctl/new-1-1");
+    let said = assert_done(&sandbox.nicctl(&["attach", "nic-a"]));
+    assert!(said.contains("new-1-1: it is a symbolic link, or no folder"), "{said}");
+    assert_eq!(assert_done(&sandbox.nicctl(&["detach", "nic-a"])), "nic-a: detached\n");
+    sandbox.shell("test -e /mnt/precious/file");
+}
+
+#[test]
+fn an_interrupted_attachment_whose_programs_run_is_seen_and_cleared_away() {
+    needs_root!();
+    let sandbox = Sandbox::new();
+    for detach in [&["detach", "--all"][..], &["detach", "nic-a"], &["detach", "--everywhere"]] {
+        let before = sandbox.state();
+        sandbox.attach();
+        let slot = sandbox.slot();
+        let name = slot.file_name().unwrap().to_str().unwrap();
+        std::fs::rename(&slot, slot.with_file_name(format!("new-{name}"))).unwrap();
+        assert!(assert_done(&sandbox.nicctl(&["list"])).contains("half-made"));
+        assert!(assert_done(&sandbox.nicctl(&["stats"])).contains("half-made"));
+        assert_eq!(assert_done(&sandbox.nicctl(detach)), "nic-a: detached\n");
+        assert_eq!(sandbox.state(), before);
+    }
+}
+
+#[test]
+fn journals_are_for_nobody_else_whatever_the_umask_and_those_of_others_are_refused() {
+    needs_root!();
+    let sandbox = Sandbox::new();
+    let mtu = |sandbox: &Sandbox| sandbox.lab().a().link().unwrap().mtu;
+    sandbox.shell("umask 0; /mnt/nicctl set nic-a link.mtu=1400");
+    sandbox.shell("test -z \"$(find /var/lib/nicctl -perm /077)\"");
+    let refused = |spoil: &str, defect: &str| {
+        sandbox.shell(spoil);
+        let output = sandbox.nicctl(&["restore", "nic-a"]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{spoil}: {said}");
+        assert!(said.contains(defect), "{spoil}: {said}");
+        assert_eq!(mtu(&sandbox), 1400, "{spoil}");
+    };
+    refused("chown 65534 /var/lib/nicctl/*.json", "it belongs to user 65534");
+    refused(
+        "chown 0 /var/lib/nicctl/*.json; chmod 0666 /var/lib/nicctl/*.json",
+        "others may write",
+    );
+    refused("chmod 0600 /var/lib/nicctl/*.json; chmod 0777 /var/lib/nicctl", "others may write");
+    // What an interrupted process, or somebody else, left in the way of a new journal.
+    sandbox.shell(
+        "chmod 0700 /var/lib/nicctl; echo kept >/mnt/target; \
+         for json in /var/lib/nicctl/*.json; do ln -s /mnt/target \"${json%.json}.new\"; done",
+    );
+    assert_done(&sandbox.nicctl(&["set", "nic-a", "link.mtu=1300"]));
+    sandbox.shell("test \"$(cat /mnt/target)\" = kept");
+    assert_done(&sandbox.nicctl(&["restore", "nic-a"]));
+    assert_eq!(mtu(&sandbox), 1500);
 }

@@ -51,20 +51,31 @@ fn decode_file(path: &Path) -> Output {
 fn lengths_that_no_frame_has_are_told_and_not_believed() {
     let packet = |len: u32| [&[0; 8], &len.to_le_bytes()[..], &len.to_le_bytes()].concat();
     for len in [u32::MAX, 1 << 31, (16 << 20) + 1] {
-        let message = format!("byte 24: a packet of {len} bytes; no frame is that long");
+        let message =
+            format!("byte 24: packet 0: {len} bytes were captured, and no frame is longer");
         assert_refused(&decode_bytes(&[PCAP, &packet(len)]), 1, &message);
     }
     let block = |kind: u32, len: u32| [kind.to_le_bytes(), len.to_le_bytes()].concat();
-    for kind in [1, 2, 3, 6] {
+    for (kind, name) in [
+        (1, "interface description"),
+        (2, "packet block"),
+        (3, "simple packet block"),
+        (6, "enhanced packet block"),
+    ] {
         let output = decode_bytes(&[SECTION, &block(kind, 0xffff_fffc)]);
-        assert_refused(&output, 1, "byte 28: a block of 4294967280 bytes; no frame is that long");
+        let message = format!("byte 28: {name}: 4294967280 bytes, and no frame is longer");
+        assert_refused(&output, 1, &message);
     }
     // Of a kind that is passed over.
     let output = decode_bytes(&[SECTION, &block(0x0bad, 0xffff_fffc), &[0; 100]]);
     assert_refused(&output, 1, "it ends inside a block");
     for len in [0, 4, 11, 13, u32::MAX] {
         let output = decode_bytes(&[SECTION, &block(6, len)]);
-        assert_refused(&output, 1, &format!("byte 28: a block of {len} bytes"));
+        assert_refused(
+            &output,
+            1,
+            &format!("byte 28: enhanced packet block: its length of {len} bytes is "),
+        );
     }
 }
 

@@ -72,7 +72,7 @@ fn the_settings_of_a_vanished_namespace_keep_no_other_from_being_detached() {
     drop(lab);
     assert_done(&sandbox.nicctl(&["set", "nic-a", "link.mtu=1400"]));
     sandbox.attach();
-    let output = sandbox.nicctl(&["detach", "--all"]);
+    let output = sandbox.nicctl(&["detach", "--everywhere"]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("its network namespace is not to be seen"), "{said}");
@@ -83,7 +83,7 @@ fn the_settings_of_a_vanished_namespace_keep_no_other_from_being_detached() {
     assert_eq!(journals(&sandbox), 2);
     let said = assert_done(&sandbox.nicctl(&["detach", "--gone"]));
     assert_eq!((said.matches(FORGOTTEN).count(), journals(&sandbox)), (2, 0), "{said}");
-    assert_eq!(assert_done(&sandbox.nicctl(&["detach", "--all"])), "nothing is attached\n");
+    assert_eq!(assert_done(&sandbox.nicctl(&["detach", "--everywhere"])), "nothing is attached\n");
 }
 
 #[test]
@@ -99,4 +99,22 @@ fn what_is_attached_in_a_namespace_that_is_not_to_be_seen_is_not_forgotten() {
     sandbox.shell(&format!("umount /run/netns/{}", host.netns_name()));
     assert_eq!(assert_done(&sandbox.nicctl(&["detach", "--gone"])), "nothing is attached\n");
     assert_eq!(journals(&sandbox), 1);
+}
+
+#[test]
+fn all_is_one_namespace_and_the_machine_takes_a_word_of_its_own() {
+    needs_root!();
+    let sandbox = Sandbox::new();
+    sandbox.attach();
+    let other = ["--netns", sandbox.lab().b().netns_name()];
+    assert_done(&sandbox.nicctl(&[&["attach", "nic-b"], &other[..]].concat()));
+    let said = assert_done(&sandbox.nicctl(&[&["detach", "--all"], &other[..]].concat()));
+    assert_eq!(said, "nic-b: detached\n");
+    assert_done(&sandbox.nicctl(&[&["attach", "nic-b"], &other[..]].concat()));
+    assert_eq!(assert_done(&sandbox.nicctl(&["detach", "--all"])), "nic-a: detached\n");
+    for word in ["--everywhere", "--gone"] {
+        let output = sandbox.nicctl(&[&["detach", word], &other[..]].concat());
+        assert_refused(&output, 2, "cannot be used with");
+    }
+    assert_eq!(assert_done(&sandbox.nicctl(&["detach", "--everywhere"])), "nic-b: detached\n");
 }

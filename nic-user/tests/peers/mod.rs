@@ -332,7 +332,7 @@ impl Peers<'_> {
                 read(file.to_owned());
             }
             read("device/numa_node".to_owned());
-            for queue in sysfs.list("queues") {
+            for queue in sysfs.list("queues").unwrap() {
                 let file = if queue.starts_with("rx") { "rps_cpus" } else { "xps_cpus" };
                 read(format!("queues/{queue}/{file}"));
             }

@@ -100,8 +100,8 @@ fn numbers(key: &Key, number: u64, setting: &Setting) -> Vec<String> {
 
 /// Makes the change, or is told why not.
 fn change(host: &Host, key: &Key, wish: &str) -> Result<String, String> {
-    let (report, _) = changes::set(host, &[format!("{key}={wish}")], Fault::None)
-        .unwrap_or_else(|error| panic!("{key}={wish} is not planned: {error}"));
+    let set = changes::set(host, &[format!("{key}={wish}")], Fault::None);
+    let Ok((report, _)) = set else { return Err("refused by plan".to_owned()) };
     if let Some(failure) = report.failure {
         assert_eq!(report.left, [], "{failure}");
         return Err(errno(&failure.to_string()));

@@ -35,5 +35,5 @@ pub fn attached() -> Vec<Value> {
 
 /// Detaches what a failed test left attached: this machine is ours alone.
 pub fn detach_all() {
-    text(&["detach", "--all"]);
+    text(&["detach", "--everywhere"]);
 }

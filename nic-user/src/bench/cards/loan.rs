@@ -218,10 +218,11 @@ impl Loan {
     pub fn give_back(&self) -> Result<()> {
         let Record { netns_cookie, namespaces, ends, .. } = &self.record;
         // It was given back before.
-        if !self.path.exists() {
+        let there = self.path.try_exists();
+        if !there.map_err(|e| Error::io(format!("look at {}", self.path.display()), &e))? {
             return Ok(());
         }
-        let home = namespace::of_cookie(*netns_cookie).ok_or_else(|| {
+        let home = namespace::of_cookie(*netns_cookie)?.ok_or_else(|| {
             let path = self.path.display();
             Error::failed(format!(
                 "give {self} back: the network namespace that they were in is no more"

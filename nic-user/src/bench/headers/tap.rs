@@ -154,7 +154,9 @@ fn unique_name() -> String {
 /// gives its NAPI no number, so that netlink does not tell.
 fn poller(name: &str) -> Result<Pid> {
     let called = format!("napi/{name}-");
-    let pid = sysfs::names(Path::new("/proc")).into_iter().find_map(|entry| {
+    let processes = sysfs::names(Path::new("/proc"));
+    let processes = processes.map_err(|error| Error::io("list the processes", &error))?;
+    let pid = processes.into_iter().find_map(|entry| {
         let pid = entry.parse().ok()?;
         let comm = fs::read_to_string(format!("/proc/{entry}/comm")).ok()?;
         comm.starts_with(&called).then_some(pid)

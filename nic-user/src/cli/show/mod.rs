@@ -83,7 +83,8 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let shown = Shown {
         survey: settings::survey(nic::link(&name)?)?,
         netns: args.netns.clone(),
-        irqbalance: interrupts::irqbalance(),
+        irqbalance: interrupts::irqbalance()
+            .map_err(|error| Error::io("look for irqbalance", &error))?,
         groups: args.groups.iter().map(|group| group.parse()).collect::<Result<_, Error>>()?,
     };
     if args.as_profile {

@@ -548,6 +548,44 @@ fn a_setting_that_is_no_more_is_not_in_the_way() {
 }
 
 #[test]
+fn what_cannot_be_read_is_not_taken_for_gone() {
+    for (change, group) in [("rps.rx-0=ff", Group::Rps), ("ring.rx=max", Group::Ring)] {
+        let lab = Lab::new();
+        let mut fake = Fake::full();
+        let before = fake.values();
+        assert!(lab.apply(&[change, "link.mtu=4000"], &mut fake).failure.is_none());
+        fake.unread.insert(group);
+        let previewed = preview(&mut fake, &lab.journals).unwrap();
+        assert_eq!(previewed.given_back.unwrap().left.len(), 1, "{change}");
+        assert!(lab.restore(&mut fake).is_some(), "{change}");
+        assert_eq!((lab.files(), fake.value("link.mtu")), (1, 1500_u64.into()));
+        fake.unread.clear();
+        assert!(lab.restore(&mut fake).is_none());
+        assert_eq!((lab.files(), fake.values()), (0, before));
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_not_planned() {
+    let mut fake = Fake::full();
+    let plan_of = |change: &str, fake: &Fake| {
+        let wanted = desired(&[change]);
+        let (limits, obtained) = (&[][..], &BTreeMap::new());
+        let around = &crate::nic::surroundings::Surroundings::default();
+        let context =
+            Context { identity: &fake.identity, xdp: Xdp::None, limits, around, obtained };
+        plan(&wanted, &fake.clone().read().unwrap(), &context)
+    };
+    fake.unread.insert(Group::Xps);
+    // Channels disturb it.
+    for change in ["xps.tx-0=1", "channels.combined=2"] {
+        let error = plan_of(change, &fake).unwrap_err().to_string();
+        assert_eq!(error, "read xps of eth0: ENOBUFS: No buffer space available", "{change}");
+    }
+    assert!(plan_of("link.mtu=4000", &fake).is_ok());
+}
+
+#[test]
 fn one_setting_that_is_refused_does_not_keep_its_group() {
     let mut fake = Fake::full();
     let before = fake.values();

@@ -19,7 +19,7 @@ use crate::{
         buffers::Buffers,
         ring::{Consumer, Producer},
     },
-    error::{Error, Kind, Result},
+    error::{Error, Result},
     nic::namespace::NetNs,
 };
 
@@ -298,10 +298,12 @@ impl Opening<'_> {
 
     fn failed(&self, error: &io::Error) -> Error {
         let Self { interface, queue } = self;
-        let error = Error::io(format_args!("open queue {queue} of {}", interface.name), error);
-        match error.kind() {
-            Kind::NotFound => error.with_fix("the interface is gone"),
-            _ => error,
+        let action = format!("open queue {queue} of {}", interface.name);
+        match error.raw_os_error() {
+            Some(libc::ENODEV) => {
+                Error::not_found(format!("{action}: {error}")).with_fix("the interface is gone")
+            }
+            _ => Error::io(action, error),
         }
     }
 }

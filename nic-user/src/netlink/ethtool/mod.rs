@@ -33,6 +33,11 @@ impl Ethtool {
         Ok(Self { family: Family::open(FAMILY)? })
     }
 
+    /// The same; `None` before Linux 5.6, where there is only the ioctl.
+    pub fn find() -> Result<Option<Self>> {
+        Ok(Family::find(FAMILY)?.map(|family| Self { family }))
+    }
+
     /// The beginning of a request about the device with this index.
     fn command(number: u8, ifindex: u32) -> Request {
         generic::command(number)

@@ -7,7 +7,7 @@ use std::fmt;
 use super::Ethtool;
 use crate::netlink::attribute::Attributes;
 use crate::netlink::request::{Places, Request};
-use crate::netlink::{Error, Result, generic};
+use crate::netlink::{Error, IfSupported, Result, generic};
 
 /// What the values of a parameter mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,10 +112,9 @@ impl Ethtool {
     /// Reads a group of the device with this index. It is empty if the driver or the kernel has
     /// no such group.
     pub fn get<P: Parameter>(&mut self, ifindex: u32) -> Result<Readings<P>> {
-        match self.family.request(&Self::command(P::GET, ifindex)) {
-            Ok(reply) => decode(generic::only_message(&reply)?),
-            Err(error) if error.is_unsupported() => Ok(Readings::new()),
-            Err(error) => Err(error),
+        match self.family.request(&Self::command(P::GET, ifindex)).if_supported()? {
+            Some(reply) => decode(generic::only_message(&reply)?),
+            None => Ok(Readings::new()),
         }
     }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::{Ethtool, bitset};
 use crate::netlink::attribute::Attributes;
 use crate::netlink::request::Places;
-use crate::netlink::{Result, generic};
+use crate::netlink::{IfSupported, Result, generic};
 
 const PRIVFLAGS_GET: u8 = 13;
 const PRIVFLAGS_SET: u8 = 14;
@@ -19,10 +19,9 @@ pub type PrivateFlags = BTreeMap<String, bool>;
 impl Ethtool {
     /// The private flags of the device with this index; none if its driver has no such thing.
     pub fn private_flags(&mut self, ifindex: u32) -> Result<PrivateFlags> {
-        match self.family.request(&Self::command(PRIVFLAGS_GET, ifindex)) {
-            Ok(reply) => decode(generic::only_message(&reply)?),
-            Err(error) if error.is_unsupported() => Ok(PrivateFlags::new()),
-            Err(error) => Err(error),
+        match self.family.request(&Self::command(PRIVFLAGS_GET, ifindex)).if_supported()? {
+            Some(reply) => decode(generic::only_message(&reply)?),
+            None => Ok(PrivateFlags::new()),
         }
     }
 

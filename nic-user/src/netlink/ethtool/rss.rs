@@ -3,7 +3,7 @@
 
 use super::Ethtool;
 use crate::netlink::attribute::Attributes;
-use crate::netlink::{Result, generic};
+use crate::netlink::{IfSupported, Result, generic};
 
 const RSS_GET: u8 = 38;
 
@@ -23,11 +23,8 @@ impl Ethtool {
     /// The additional tables of queues of the device with this index, by id; none if its driver
     /// has no such thing, and none before Linux 6.12, which does not list them.
     pub fn rss_contexts(&mut self, ifindex: u32) -> Result<Vec<RssContext>> {
-        let reply = match self.family.dump(&Self::command(RSS_GET, ifindex)) {
-            Ok(reply) => reply,
-            Err(error) if error.is_unsupported() => return Ok(Vec::new()),
-            Err(error) => return Err(error),
-        };
+        let reply = self.family.dump(&Self::command(RSS_GET, ifindex)).if_supported()?;
+        let reply = reply.unwrap_or_default();
         let decoded = reply.messages.iter().map(|message| decode(generic::attributes(message)?));
         let mut contexts: Vec<_> = decoded.filter_map(Result::transpose).collect::<Result<_>>()?;
         contexts.sort_by_key(|context| context.id);

@@ -4,6 +4,7 @@ pub mod rss;
 pub mod rules;
 mod rxnfc;
 pub mod tunable;
+pub mod unknown;
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -75,10 +76,29 @@ impl EthtoolIoctl {
         ifreq.ifr_ifru.ifru_data = request.as_mut_ptr().cast();
         // SAFETY: `ifreq` and `request` outlive the call. Each caller's `request` has the length
         // that the command's structure has for the counts in it, so the kernel writes inside.
-        let done =
-            unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::SIOCETHTOOL as _, &mut ifreq) };
-        if done < 0 { Err(io::Error::last_os_error().into()) } else { Ok(()) }
+        let call = || unsafe {
+            libc::ioctl(self.socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut ifreq)
+        };
+        match uninterrupted(call) {
+            Ok(()) => Ok(()),
+            // The driver of a device in reset answers so, too.
+            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {
+                Err(Error::unanswered(&error))
+            }
+            Err(error) => Err(error.into()),
+        }
     }
+}
+
+/// Makes a system call again until no signal has interrupted it.
+fn uninterrupted(mut call: impl FnMut() -> libc::c_int) -> io::Result<()> {
+    while call() < 0 {
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+    Ok(())
 }
 
 fn bytes_of(words: &[u32]) -> Vec<u8> {

@@ -2,8 +2,9 @@
 //! rx-flow-hash`). The ioctl is there on every kernel; of netlink, setting came with Linux 6.17.
 
 use super::rxnfc::Rxnfc;
+use super::unknown::{Question, says_unknown};
 use super::{EthtoolIoctl, bytes_of};
-use crate::netlink::{Error, Result};
+use crate::netlink::{Error, IfSupported, Result};
 
 const ETHTOOL_GRXFH: u32 = 0x29;
 const ETHTOOL_SRXFH: u32 = 0x2a;
@@ -170,10 +171,8 @@ impl EthtoolIoctl {
     /// How `interface` spreads received packets; `None` if its driver does not say.
     pub fn rss(&self, interface: &str) -> Result<Option<Rss>> {
         let mut sizes = [ETHTOOL_GRSSH, 0, 0, 0, 0, 0];
-        match self.call(interface, &mut sizes) {
-            Ok(()) => {}
-            Err(error) if error.is_unsupported() => return Ok(None),
-            Err(error) => return Err(error),
+        if self.call(interface, &mut sizes).if_supported()?.is_none() {
+            return Ok(None);
         }
         let [_, _, table, key, ..] = sizes;
         if table > MAX_TABLE || key > MAX_KEY {
@@ -203,8 +202,7 @@ impl EthtoolIoctl {
         match request.call(self, interface) {
             // The bits are all below 32.
             Ok(reply) => Ok(Some(HashFields(reply.data() as u32))),
-            // Drivers answer the latter for a type of flow that they do not know.
-            Err(error) if error.is_unsupported() || error.errno == libc::EINVAL => Ok(None),
+            Err(error) if says_unknown(Question::HashFields, &error) => Ok(None),
             Err(error) => Err(error),
         }
     }

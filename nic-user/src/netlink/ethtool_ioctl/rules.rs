@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::EthtoolIoctl;
 use super::rxnfc::Rxnfc;
-use crate::netlink::{Error, Result};
+use crate::netlink::{Error, IfSupported, Result};
 
 const ETHTOOL_GRXCLSRLCNT: u32 = 0x2e;
 const ETHTOOL_GRXCLSRULE: u32 = 0x2f;
@@ -68,12 +68,11 @@ pub struct Rule {
 impl EthtoolIoctl {
     /// The rules of `interface`, by location; none if its driver has no such thing.
     pub fn rules(&self, interface: &str) -> Result<Vec<Rule>> {
-        let count = match Rxnfc::new(ETHTOOL_GRXCLSRLCNT, 0).call(self, interface) {
-            Ok(reply) if reply.rule_count() == 0 => return Ok(Vec::new()),
-            Ok(reply) => reply.rule_count(),
-            Err(error) if error.is_unsupported() => return Ok(Vec::new()),
-            Err(error) => return Err(error),
-        };
+        let reply = Rxnfc::new(ETHTOOL_GRXCLSRLCNT, 0).call(self, interface).if_supported()?;
+        let count = reply.map_or(0, |reply| reply.rule_count());
+        if count == 0 {
+            return Ok(Vec::new());
+        }
         if count > MAX_RULES {
             return Err(Error::malformed("number of rules"));
         }

@@ -1,7 +1,8 @@
 //! Tunables: the sizes up to which packets are copied (`ethtool --show-tunable`).
 
 use super::EthtoolIoctl;
-use crate::netlink::{Error, Result};
+use super::unknown::{Question, says_unknown};
+use crate::netlink::Result;
 
 const ETHTOOL_GTUNABLE: u32 = 0x48;
 const ETHTOOL_STUNABLE: u32 = 0x49;
@@ -47,8 +48,7 @@ impl EthtoolIoctl {
         let mut request = encode(ETHTOOL_GTUNABLE, tunable, 0);
         match self.call(interface, &mut request) {
             Ok(()) => Ok(Some(request[4])),
-            // Drivers with other tunables answer either to one that they do not know.
-            Err(error) if is_unknown(&error) => Ok(None),
+            Err(error) if says_unknown(Question::Tunable, &error) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -64,10 +64,6 @@ impl EthtoolIoctl {
 /// `struct ethtool_tunable`: cmd, id, type, length, value.
 const fn encode(command: u32, tunable: Tunable, value: u32) -> [u32; 5] {
     [command, tunable.id(), ETHTOOL_TUNABLE_U32, size_of::<u32>() as u32, value]
-}
-
-const fn is_unknown(error: &Error) -> bool {
-    error.is_unsupported() || error.errno == libc::EINVAL
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ pub mod queue;
 use super::attribute::Attributes;
 use super::generic::{self, Family};
 use super::request::Request;
-use super::{Error, Result};
+use super::{Error, IfSupported, Result};
 
 const FAMILY: &str = "netdev";
 const NETDEV_CMD_DEV_GET: u8 = 1;
@@ -72,6 +72,11 @@ impl Netdev {
         Ok(Self { family: Family::open(FAMILY)? })
     }
 
+    /// The same; `None` if the kernel lacks the family.
+    pub fn find() -> Result<Option<Self>> {
+        Ok(Family::find(FAMILY)?.map(|family| Self { family }))
+    }
+
     /// What the device with this index can do with XDP.
     pub fn xdp_features(&mut self, ifindex: u32) -> Result<XdpFeatures> {
         self.device(ifindex, decode_xdp_features)
@@ -100,11 +105,8 @@ impl Netdev {
         fill: impl FnOnce(Request) -> Request,
         decode: impl Fn(Attributes<'_>) -> Result<Option<T>>,
     ) -> Result<Vec<T>> {
-        let reply = match self.family.dump(&fill(generic::command(command))) {
-            Ok(reply) => reply,
-            Err(error) if error.is_unsupported() => return Ok(Vec::new()),
-            Err(error) => return Err(error),
-        };
+        let reply = self.family.dump(&fill(generic::command(command))).if_supported()?;
+        let reply = reply.unwrap_or_default();
         let decoded = reply.messages.iter().map(|message| decode(generic::attributes(message)?));
         decoded.filter_map(Result::transpose).collect()
     }

@@ -1,6 +1,6 @@
 //! Copybreaks: what the kernel says of tunable ones, and what is known of the others.
 
-use std::fs;
+use std::{fs, io};
 
 use super::{Named, number, unknown};
 use crate::netlink;
@@ -8,6 +8,7 @@ use crate::netlink::ethtool_ioctl::EthtoolIoctl;
 use crate::netlink::ethtool_ioctl::tunable::Tunable;
 use crate::nic::copybreak::{Copybreak, facts};
 use crate::nic::setting::{Access, Setting, Value};
+use crate::nic::sysfs::if_there;
 
 const fn name(tunable: Tunable) -> &'static str {
     match tunable {
@@ -27,7 +28,7 @@ pub(super) fn read(
     for tunable in Tunable::ALL {
         let setting = match (tunable, ioctl.tunable(interface, tunable)?) {
             (Tunable::RxCopybreak, Some(bytes)) => Some(tunable_rx(bytes, rx)),
-            (Tunable::RxCopybreak, None) => rx.and_then(fixed_rx),
+            (Tunable::RxCopybreak, None) => rx.map(fixed_rx).transpose()?.flatten(),
             (_, bytes) => bytes.map(Setting::new),
         };
         named.extend(setting.map(|setting| (name(tunable).to_owned(), setting)));
@@ -45,20 +46,21 @@ fn tunable_rx(bytes: u32, facts: Option<Copybreak>) -> Setting {
 }
 
 /// The receive copybreak of a driver that has none to tune, or had none in this kernel yet.
-fn fixed_rx(facts: Copybreak) -> Option<Setting> {
+fn fixed_rx(facts: Copybreak) -> io::Result<Option<Setting>> {
     let (value, by) = match facts {
         Copybreak::Tunable { default, .. } | Copybreak::Fixed(default) => (default, "driver"),
         Copybreak::ModuleParameter { module, parameter, default } => {
-            (parameter_value(module, parameter).unwrap_or(default), "module parameter")
+            (parameter_value(module, parameter)?.unwrap_or(default), "module parameter")
         }
-        Copybreak::None => return None,
+        Copybreak::None => return Ok(None),
     };
-    Some(Setting { access: Access::Fixed { by: by.to_owned() }, ..Setting::new(value) })
+    Ok(Some(Setting { access: Access::Fixed { by: by.to_owned() }, ..Setting::new(value) }))
 }
 
-fn parameter_value(module: &str, parameter: &str) -> Option<u64> {
-    let text = fs::read_to_string(format!("/sys/module/{module}/parameters/{parameter}")).ok()?;
-    text.trim_end().parse().ok()
+fn parameter_value(module: &str, parameter: &str) -> io::Result<Option<u64>> {
+    let file = format!("/sys/module/{module}/parameters/{parameter}");
+    let text = if_there(fs::read_to_string(file))?;
+    Ok(text.and_then(|text| text.trim_end().parse().ok()))
 }
 
 pub(super) fn write(
@@ -90,7 +92,7 @@ mod tests {
 
     #[test]
     fn others_say_who_fixed_them() {
-        let by = |facts| match fixed_rx(facts).map(|setting| setting.access) {
+        let by = |facts| match fixed_rx(facts).unwrap().map(|setting| setting.access) {
             Some(Access::Fixed { by }) => Some(by),
             Some(other) => panic!("{other:?}"),
             None => None,
@@ -100,7 +102,8 @@ mod tests {
         let parameter =
             Copybreak::ModuleParameter { module: "nic_none", parameter: "copybreak", default: 128 };
         assert_eq!(by(parameter).as_deref(), Some("module parameter"));
-        assert_eq!(fixed_rx(parameter).map(|setting| setting.value), Some(Value::from(128_u32)));
+        let fixed = fixed_rx(parameter).unwrap().unwrap();
+        assert_eq!(fixed.value, Value::from(128_u32));
     }
 
     #[test]

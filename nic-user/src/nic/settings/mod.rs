@@ -15,9 +15,8 @@ use std::collections::BTreeMap;
 use super::setting::{Group, Key, Setting, Settings, Value};
 use super::sysfs::Sysfs;
 use super::topology::{self, QueuePath};
-use super::{Nic, interrupts};
+use super::{Nic, current, interrupts};
 use crate::error::{Error, Result};
-use crate::netlink;
 use crate::netlink::ethtool::Ethtool;
 use crate::netlink::ethtool::channels::Channel;
 use crate::netlink::ethtool::coalesce::Coalesce;
@@ -25,11 +24,12 @@ use crate::netlink::ethtool::pause::Pause;
 use crate::netlink::ethtool::rings::Ring;
 use crate::netlink::ethtool_ioctl::rules::Rule;
 use crate::netlink::ethtool_ioctl::{DriverInfo, EthtoolIoctl};
-use crate::netlink::link::{LinkInfo, Links};
+use crate::netlink::link::LinkInfo;
 use crate::netlink::netdev::Netdev;
 use crate::netlink::netdev::napi::Napi;
 use crate::netlink::netdev::page_pool::PagePool;
 use crate::netlink::netdev::queue::{Queue, QueueId};
+use crate::netlink::{self, IfSupported};
 
 /// Groups that are read through netlink's ethtool family or the ioctl.
 const BY_ETHTOOL: [Group; 8] = [
@@ -43,8 +43,14 @@ const BY_ETHTOOL: [Group; 8] = [
     Group::Rss,
 ];
 
+/// Those of them that are only in the ioctl.
+const BY_IOCTL: [Group; 2] = [Group::Copybreak, Group::Rss];
+
 /// Groups that are read from sysfs and procfs.
 const BY_SYSFS: [Group; 4] = [Group::Napi, Group::Rps, Group::Xps, Group::Irq];
+
+/// Those of them that go by the NAPI instances.
+const BY_NAPI: [Group; 2] = [Group::Napi, Group::Irq];
 
 /// The queues that the kernel lists.
 type Queues = BTreeMap<QueueId, Queue>;
@@ -77,7 +83,8 @@ pub struct Survey {
 ///
 /// # Errors
 ///
-/// If the interface is gone. What the kernel does not tell of one that is there is left out.
+/// If the interface is gone. Groups that cannot be read of one that is there are noted as
+/// [unread](Settings::unread).
 pub fn read(nic: &Nic) -> Result<Settings> {
     survey_of(nic, None).map(|survey| survey.settings)
 }
@@ -88,34 +95,30 @@ pub fn read(nic: &Nic) -> Result<Settings> {
 ///
 /// If the interface is gone, or the group can not be read.
 pub fn read_group(nic: &Nic, group: Group) -> Result<Settings> {
-    let survey = survey_of(nic, Some(group))?;
-    match survey.notes.first() {
-        Some(note) => Err(Error::failed(format!("read {}: {note}", nic.name()))),
-        None => Ok(survey.settings),
+    let settings = survey_of(nic, Some(group))?.settings;
+    match settings.unread(group) {
+        Some(why) => Err(Error::failed(format!("read {group} of {}: {why}", nic.name()))),
+        None => Ok(settings),
     }
 }
 
 fn survey_of(nic: &Nic, only: Option<Group>) -> Result<Survey> {
     let survey =
-        Survey { link: current_link(&nic.link)?, driver: nic.driver.clone(), ..Survey::default() };
+        Survey { link: current(&nic.link)?, driver: nic.driver.clone(), ..Survey::default() };
     Reader { only, survey }.read(&EthtoolIoctl::open())
 }
 
 /// Everything about the interface that `link` was just read of: see [`read`].
 pub fn survey(link: LinkInfo) -> Result<Survey> {
     let ioctl = EthtoolIoctl::open();
+    let driver = match &ioctl {
+        Ok(ioctl) => ioctl.driver(&link.name),
+        Err(error) => Err(error.clone()),
+    };
+    let mut reader = Reader { only: None, survey: Survey { link, ..Survey::default() } };
     // Without a driver, much is missing, but not everything.
-    let driver = ioctl.as_ref().ok().and_then(|ioctl| ioctl.driver(&link.name).ok());
-    Reader { only: None, survey: Survey { link, driver, ..Survey::default() } }.read(&ioctl)
-}
-
-/// The link as it is now.
-fn current_link(link: &LinkInfo) -> Result<LinkInfo> {
-    let current = Links::open().and_then(|mut links| links.by_index(link.ifindex));
-    current.map_err(|error| match error.errno {
-        libc::ENODEV => Error::not_found(format!("{} is gone", link.name)),
-        _ => error.while_doing(format_args!("read {}", link.name)),
-    })
+    reader.survey.driver = reader.supported("driver", driver.map(Some))?;
+    reader.read(&ioctl)
 }
 
 /// Changes settings of one group, and no others. Returns what the kernel remarked although it
@@ -162,8 +165,7 @@ impl Reader {
             self.ethtool(ioctl)?;
         }
         if self.wants(&BY_SYSFS) {
-            let napis = self.netdev()?;
-            self.sysfs(&napis.0, &napis.1)?;
+            self.sysfs()?;
         }
         Ok(self.survey)
     }
@@ -176,9 +178,9 @@ impl Reader {
     fn ethtool(&mut self, ioctl: &netlink::Result<EthtoolIoctl>) -> Result<()> {
         let LinkInfo { name, ifindex, .. } = self.survey.link.clone();
         let driver = self.survey.driver.as_ref().map(|driver| driver.driver.clone());
-        let mut netlink = match Ethtool::open() {
-            Ok(netlink) => Some(netlink),
-            Err(error) => self.note("ethtool", &error).map(|()| None)?,
+        let mut netlink = match Ethtool::find() {
+            Ok(netlink) => netlink,
+            Err(error) => return self.unread(&BY_ETHTOOL, &error),
         };
         if let Some(ethtool) = &mut netlink {
             let of_driver = driver.as_deref();
@@ -191,7 +193,7 @@ impl Reader {
         }
         let ioctl = match ioctl {
             Ok(ioctl) => ioctl,
-            Err(error) => return self.note("ethtool", error),
+            Err(error) => return self.unread(&BY_IOCTL, error),
         };
         self.add(Group::Copybreak, || copybreak::read(ioctl, &name, driver.as_deref()))?;
         self.add(Group::Rss, || rss::read(ioctl, netlink.as_mut(), &name, ifindex))?;
@@ -201,54 +203,96 @@ impl Reader {
         Ok(())
     }
 
-    fn netdev(&mut self) -> Result<(Queues, Vec<Napi>)> {
-        // Older kernels have less of this family, or none of it.
-        let Ok(mut netdev) = Netdev::open() else {
-            return Ok(Default::default());
-        };
-        let ifindex = self.survey.link.ifindex;
-        let napis = self.supported("NAPIs", netdev.napis(ifindex))?;
-        if self.only.is_some() {
-            return Ok((Queues::new(), napis));
-        }
-        self.survey.page_pools = self.supported("page pools", netdev.page_pools(ifindex))?;
-        Ok((self.supported("queues", netdev.queues(ifindex))?, napis))
-    }
-
-    fn sysfs(&mut self, queues: &Queues, napis: &[Napi]) -> Result<()> {
+    fn sysfs(&mut self) -> Result<()> {
         let sysfs = match Sysfs::of(&self.survey.link) {
             Ok(sysfs) => sysfs,
-            Err(error) => return self.note("sysfs", &error.into()),
+            Err(error) => return self.unread(&BY_SYSFS, &error.into()),
         };
-        self.add(Group::Napi, || Ok(napi::read(&sysfs, napis)))?;
-        self.add(Group::Rps, || Ok(steering::read(&sysfs, Group::Rps)))?;
-        self.add(Group::Xps, || Ok(steering::read(&sysfs, Group::Xps)))?;
+        self.add(Group::Rps, || steering::read(&sysfs, Group::Rps))?;
+        self.add(Group::Xps, || steering::read(&sysfs, Group::Xps))?;
+        if !self.wants(&BY_NAPI) {
+            return Ok(());
+        }
+        // Older kernels have less of this family, or none of it.
+        let ifindex = self.survey.link.ifindex;
+        let read = Netdev::find().and_then(|netdev| {
+            let Some(mut netdev) = netdev else { return Ok((None, Vec::new())) };
+            let napis = netdev.napis(ifindex)?;
+            Ok((Some(netdev), napis))
+        });
+        let (netdev, napis) = match read {
+            Ok(read) => read,
+            Err(error) => return self.unread(&BY_NAPI, &error),
+        };
+        self.add(Group::Napi, || napi::read(&sysfs, &napis))?;
         if self.wants(&[Group::Irq]) {
-            let devices = sysfs.devices();
-            let interrupts = interrupts::read(&devices, napis.iter().filter_map(|napi| napi.irq));
-            self.add(Group::Irq, || Ok(irq::read(&interrupts)))?;
-            self.survey.node = interrupts::node(&devices);
-            let name = &self.survey.link.name;
-            self.survey.queues = topology::paths(name, &sysfs, queues, napis, &interrupts);
+            self.interrupts(&sysfs, netdev, &napis)?;
         }
         Ok(())
     }
 
+    /// Reads interrupts, and unless only they are wanted, what has to do with them.
+    fn interrupts(&mut self, sysfs: &Sysfs, netdev: Option<Netdev>, napis: &[Napi]) -> Result<()> {
+        let of_napis = napis.iter().filter_map(|napi| napi.irq);
+        let read = sysfs.devices().and_then(|devices| {
+            let interrupts = interrupts::read(&devices, of_napis)?;
+            Ok((devices, interrupts))
+        });
+        let (devices, interrupts) = match read {
+            Ok(read) => read,
+            Err(error) => return self.unread(&[Group::Irq], &error.into()),
+        };
+        self.add(Group::Irq, || Ok(irq::read(&interrupts)))?;
+        if self.only.is_some() {
+            return Ok(());
+        }
+        let node = interrupts::node(&devices).map_err(netlink::Error::from);
+        self.survey.node = self.supported("NUMA node", node)?;
+        let queues = self.netdev(netdev)?;
+        let name = &self.survey.link.name;
+        let paths = topology::paths(name, sysfs, &queues, napis, &interrupts);
+        self.survey.queues = self.supported("queues", paths.map_err(netlink::Error::from))?;
+        Ok(())
+    }
+
+    /// Reads page pools, and returns the queues that the kernel lists.
+    fn netdev(&mut self, netdev: Option<Netdev>) -> Result<Queues> {
+        let Some(mut netdev) = netdev else { return Ok(Queues::new()) };
+        let ifindex = self.survey.link.ifindex;
+        self.survey.page_pools = self.supported("page pools", netdev.page_pools(ifindex))?;
+        self.supported("queues", netdev.queues(ifindex))
+    }
+
     fn add(&mut self, group: Group, read: impl FnOnce() -> netlink::Result<Named>) -> Result<()> {
-        if self.wants(&[group]) {
-            for (name, setting) in self.supported(group.name(), read())? {
-                self.survey.settings.insert(Key { group, name }, setting);
+        if !self.wants(&[group]) {
+            return Ok(());
+        }
+        match read().if_supported() {
+            Ok(named) => {
+                let keyed = |(name, setting)| (Key { group, name }, setting);
+                self.survey.settings.extend(named.unwrap_or_default().into_iter().map(keyed));
+                Ok(())
+            }
+            Err(error) => self.unread(&[group], &error),
+        }
+    }
+
+    /// Notes that groups could not be read.
+    fn unread(&mut self, groups: &[Group], error: &netlink::Error) -> Result<()> {
+        for &group in groups {
+            if self.wants(&[group]) {
+                self.survey.settings.set_unread(group, error.to_string());
+                self.note(group.name(), error)?;
             }
         }
         Ok(())
     }
 
-    /// What was read; nothing where the driver or the kernel has no such thing. With any other
-    /// refusal, a note.
+    /// What was read that is no setting; nothing where the driver or the kernel has no such thing.
+    /// With any other refusal, a note.
     fn supported<T: Default>(&mut self, what: &str, read: netlink::Result<T>) -> Result<T> {
-        match read {
-            Ok(read) => Ok(read),
-            Err(error) if error.is_unsupported() => Ok(T::default()),
+        match read.if_supported() {
+            Ok(read) => Ok(read.unwrap_or_default()),
             Err(error) => self.note(what, &error).map(|()| T::default()),
         }
     }
@@ -256,7 +300,7 @@ impl Reader {
     fn note(&mut self, what: &str, error: &netlink::Error) -> Result<()> {
         // The driver of a device in reset answers so, too.
         if error.errno == libc::ENODEV {
-            current_link(&self.survey.link)?;
+            current(&self.survey.link)?;
         }
         self.survey.notes.push(format!("{what}: {error}"));
         Ok(())

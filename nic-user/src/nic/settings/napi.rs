@@ -21,12 +21,15 @@ const FILES: [(NapiParameter, &str); 3] = [
     (NapiParameter::Threaded, "threaded"),
 ];
 
-pub(super) fn read(sysfs: &Sysfs, napis: &[Napi]) -> Named {
-    let device = |(parameter, file): (NapiParameter, &str)| {
-        let value = sysfs.read(file).ok()?.parse().ok()?;
-        Some((parameter.name().to_owned(), setting(parameter, value)))
-    };
-    FILES.into_iter().filter_map(device).chain(napis.iter().flat_map(of_one)).collect()
+pub(super) fn read(sysfs: &Sysfs, napis: &[Napi]) -> netlink::Result<Named> {
+    let mut named: Named = napis.iter().flat_map(of_one).collect();
+    for (parameter, file) in FILES {
+        if let Some(text) = sysfs.read_if_there(file)? {
+            let value = text.parse().map_err(|_| netlink::Error::malformed(file))?;
+            named.push((parameter.name().to_owned(), setting(parameter, value)));
+        }
+    }
+    Ok(named)
 }
 
 /// What one instance has, named `N/gro-flush-timeout` with its id.

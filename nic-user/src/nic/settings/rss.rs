@@ -3,12 +3,12 @@
 use std::fmt::Write;
 
 use super::{Named, unknown, wrong_type};
-use crate::netlink;
 use crate::netlink::ethtool::Ethtool;
 use crate::netlink::ethtool_ioctl::EthtoolIoctl;
 use crate::netlink::ethtool_ioctl::rss::{
     HashFields, HashFunction, HashedFlow, Rss, RssChange, TableChange,
 };
+use crate::netlink::{self, IfSupported};
 use crate::nic::setting::{Access, Setting, Value};
 
 const INDIRECTION: &str = "indirection";
@@ -26,8 +26,8 @@ pub(super) fn read(
     ifindex: u32,
 ) -> netlink::Result<Named> {
     let Some(rss) = ioctl.rss(interface)? else { return Ok(Named::new()) };
-    // Without the number of queues, only the default is not known.
-    let queues = ioctl.rss_queues(interface).ok();
+    // Without the number of queues, the default is not known.
+    let queues = ioctl.rss_queues(interface).if_supported()?;
     let mut named = of_device(&rss, queues);
     for flow in HashedFlow::ALL {
         if let Some(fields) = ioctl.hash_fields(interface, flow)? {

@@ -16,16 +16,17 @@ const fn layout(group: Group) -> (&'static str, &'static str) {
 }
 
 /// A device with one transmit queue has no XPS.
-pub(super) fn read(sysfs: &Sysfs, group: Group) -> Named {
+pub(super) fn read(sysfs: &Sysfs, group: Group) -> netlink::Result<Named> {
     let (prefix, file) = layout(group);
-    let queue = |name: String| {
-        let mask = sysfs.read(path(&name, file)).ok()?;
-        // Drivers set XPS as they like.
-        let default = (group == Group::Rps).then(|| CpuSet::default().mask_like(&mask).into());
-        Some((name, Setting { default, ..Setting::new(mask) }))
-    };
-    let queues = sysfs.list("queues").into_iter();
-    queues.filter(|name| name.starts_with(prefix)).filter_map(queue).collect()
+    let mut named = Named::new();
+    for name in sysfs.list("queues")?.into_iter().filter(|name| name.starts_with(prefix)) {
+        if let Some(mask) = sysfs.read_if_there(path(&name, file))? {
+            // Drivers set XPS as they like.
+            let default = (group == Group::Rps).then(|| CpuSet::default().mask_like(&mask).into());
+            named.push((name, Setting { default, ..Setting::new(mask) }));
+        }
+    }
+    Ok(named)
 }
 
 pub(super) fn write(

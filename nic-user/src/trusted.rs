@@ -1,0 +1,180 @@
+//! Folders and files that root believes: only root, or the user that nicctl runs as, can have
+//! written them.
+//!
+//! Whoever may write into a folder decides what its names lead to. So a folder that others may write,
+//! or that is not ours, is refused before anything in it is read, written or removed; a symbolic
+//! link is never followed in the place of a folder or a file; and modes are given, whatever the
+//! umask is.
+
+use std::{
+    fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions},
+    io::{self, Read},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt},
+    path::Path,
+};
+
+use crate::error::{Error, Result};
+
+/// For folders of ours.
+const FOLDER: u32 = 0o700;
+/// For files of ours.
+const FILE: u32 = 0o600;
+/// Write permission of the group and of others.
+const OTHERS_WRITE: u32 = 0o022;
+
+/// Checks a folder; whether there is one. Reading it may still be forbidden.
+///
+/// # Errors
+///
+/// It cannot be looked at, is no folder, or is not to be believed.
+pub fn folder(path: &Path) -> Result<bool> {
+    let opened = open(path, libc::O_DIRECTORY | libc::O_PATH);
+    let Some(folder) = there(path, opened)? else { return Ok(false) };
+    check(path, &folder).map(|_| true)
+}
+
+/// Makes a folder, and those above it that are missing, for nobody else; it may be there already.
+///
+/// # Errors
+///
+/// It cannot be made, or is there and not to be believed.
+pub fn make_folder(path: &Path) -> Result<()> {
+    let made = DirBuilder::new().recursive(true).mode(FOLDER).create(path);
+    made.map_err(|error| Error::io(format!("make {}", path.display()), &error))?;
+    folder(path).map(drop)
+}
+
+/// What is in a file of a believed folder, up to `limit` bytes; `None` if there is none.
+///
+/// # Errors
+///
+/// It cannot be read, is no regular file or larger, or is not to be believed.
+pub fn read(path: &Path, limit: u64) -> Result<Option<Vec<u8>>> {
+    // A pipe would be waited for.
+    let Some(file) = there(path, open(path, libc::O_NONBLOCK))? else { return Ok(None) };
+    let metadata = check(path, &file)?;
+    let refuse = |what: String| Error::failed(format!("read {}: {what}", path.display()));
+    if !metadata.is_file() {
+        return Err(refuse("it is not a regular file".to_owned()));
+    }
+    if metadata.len() > limit {
+        return Err(refuse(format!("it is larger than {limit} bytes")));
+    }
+    let mut bytes = Vec::new();
+    let read = file.take(limit).read_to_end(&mut bytes);
+    read.map_err(|error| Error::io(format!("read {}", path.display()), &error))?;
+    Ok(Some(bytes))
+}
+
+/// Makes a new file in a believed folder, in the place of one that an interrupted process left.
+///
+/// # Errors
+///
+/// Those of the kernel.
+pub fn create(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(FILE).custom_flags(libc::O_NOFOLLOW);
+    let file = match options.open(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            fs::remove_file(path)?;
+            options.open(path)?
+        }
+        opened => opened?,
+    };
+    // The umask may have taken away more.
+    file.set_permissions(Permissions::from_mode(FILE))?;
+    Ok(file)
+}
+
+fn open(path: &Path, flags: libc::c_int) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(flags | libc::O_NOFOLLOW).open(path)
+}
+
+fn there(path: &Path, opened: io::Result<File>) -> Result<Option<File>> {
+    match opened {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ELOOP | libc::ENOTDIR)) => {
+            let what = format!("open {}: it is a symbolic link, or no folder", path.display());
+            Err(Error::failed(what).with_fix("look at who made it, and remove it"))
+        }
+        Err(error) => Err(Error::io(format!("open {}", path.display()), &error)
+            .with_fix_if_not_permitted(
+                "it is root's: run nicctl as root, or with CAP_DAC_OVERRIDE",
+            )),
+    }
+}
+
+fn check(path: &Path, file: &File) -> Result<Metadata> {
+    let metadata = file
+        .metadata()
+        .map_err(|error| Error::io(format!("look at {}", path.display()), &error))?;
+    let user = nix::unistd::geteuid().as_raw();
+    match defect(metadata.uid(), metadata.mode(), user) {
+        None => Ok(metadata),
+        Some(defect) => {
+            let (name, mode) = (path.display(), if metadata.is_dir() { FOLDER } else { FILE });
+            Err(Error::failed(format!("{name} is not trusted: {defect}")).with_fix(format!(
+                "look at what is there, then: chown {user} {name} && chmod {mode:04o} {name}"
+            )))
+        }
+    }
+}
+
+/// Why what `owner` has with this mode is not believed by a process of `user`.
+fn defect(owner: u32, mode: u32, user: u32) -> Option<String> {
+    if owner != 0 && owner != user {
+        return Some(format!("it belongs to user {owner}"));
+    }
+    let permissions = mode & 0o7777;
+    (mode & OTHERS_WRITE != 0).then(|| format!("others may write it (mode {permissions:04o})"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn what_others_own_or_may_write_is_refused() {
+        assert_eq!(defect(0, 0o40755, 0), None);
+        assert_eq!(defect(0, 0o40700, 1000), None);
+        assert_eq!(defect(1000, 0o40700, 1000), None);
+        assert_eq!(defect(1000, 0o40700, 0).unwrap(), "it belongs to user 1000");
+        let sticky = defect(0, 0o41777, 0).unwrap();
+        assert_eq!(sticky, "others may write it (mode 1777)");
+        assert!(defect(0, 0o40720, 0).is_some());
+    }
+
+    #[test]
+    fn links_pipes_and_large_files_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("file"), "1234").unwrap();
+        symlink("file", at("link")).unwrap();
+        symlink(".", at("self")).unwrap();
+        nix::unistd::mkfifo(&at("pipe"), nix::sys::stat::Mode::S_IRUSR).unwrap();
+        assert_eq!(read(&at("file"), 4).unwrap().unwrap(), b"1234");
+        assert!(read(&at("file"), 3).unwrap_err().to_string().contains("larger than 3 bytes"));
+        assert!(read(&at("link"), 4).unwrap_err().to_string().contains("symbolic link"));
+        assert!(read(&at("pipe"), 4).unwrap_err().to_string().contains("not a regular file"));
+        assert_eq!(read(&at("none"), 4).unwrap(), None);
+        assert!(super::folder(&at("self")).unwrap_err().to_string().contains("symbolic link"));
+        assert!(!super::folder(&at("none")).unwrap());
+    }
+
+    #[test]
+    fn what_is_made_is_for_nobody_else() {
+        let folder = tempfile::tempdir().unwrap();
+        make_folder(&folder.path().join("a/b")).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777;
+        assert_eq!(mode(&folder.path().join("a/b")), FOLDER);
+        let file = folder.path().join("a/b/file");
+        fs::write(folder.path().join("target"), "kept").unwrap();
+        symlink(folder.path().join("target"), &file).unwrap();
+        create(&file).unwrap();
+        assert_eq!(mode(&file), FILE);
+        assert_eq!(fs::read(folder.path().join("target")).unwrap(), b"kept");
+    }
+}
