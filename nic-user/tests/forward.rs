@@ -2,6 +2,7 @@
 
 mod attached;
 mod common;
+mod differential;
 mod ethtool;
 
 use std::{
@@ -42,7 +43,11 @@ struct Three {
 
 impl Three {
     fn new() -> Self {
-        let shape = Shape { queues: 2, mtu: 1500 };
+        Self::with_queues(2)
+    }
+
+    fn with_queues(queues: u32) -> Self {
+        let shape = Shape { queues, mtu: 1500 };
         let (first, second) = (Lab::new(shape).unwrap(), Lab::new(shape).unwrap());
         let three = Self { first, second };
         let (from, to) = (three.second.a(), three.middle().netns().as_fd());
@@ -345,4 +350,13 @@ fn what_makes_no_sense_is_refused_with_the_way_out() {
     assert!(error.contains("nic-b has an XDP program already"), "{error}");
     assert!(error.contains("nicctl detach nic-b"), "{error}");
     attached::run(three.middle(), "detach", &[]);
+}
+
+#[test]
+fn packets_are_treated_as_the_kernel_would() {
+    needs_root!();
+    let Some(mut worlds) = differential::Worlds::new() else { return };
+    differential::known(&mut worlds);
+    let situations = differential::compare(&mut worlds);
+    println!("{situations} packets were treated as by the kernel alone");
 }
