@@ -3,7 +3,8 @@
 //!
 //! A packet is routed here only if the stack, too, would send it on unchanged but for its hop limit
 //! and addresses: what `ip_rcv`, `ip_route_input` and `ip_forward` check (net/ipv4), and their
-//! counterparts in net/ipv6, is checked before, or left to them.
+//! counterparts in net/ipv6, is checked before, or left to them. ICMP is left to them, as what an
+//! error quotes may decide over its way.
 
 use aya_ebpf::{
     EbpfContext,
@@ -29,9 +30,6 @@ const AF_INET6: u8 = 10;
 const ETHERNET_LEN: usize = 14;
 const IPV4_LEN: usize = 20;
 const IPV6_LEN: usize = 40;
-/// Bytes of a transport header up to the end of UDP's checksum, and of TCP's.
-const UDP_LEN: usize = 8;
-const TCP_LEN: usize = 18;
 /// No interface has this index. Not an `Option`, whose empty half may hold anything: the verifier
 /// refuses to let it be copied.
 const NOWHERE: u32 = 0;
@@ -120,7 +118,6 @@ fn route(ctx: &XdpContext) -> u32 {
         return NOWHERE;
     }
     let Some(gate) = maps::NIC_GATES.get(is_second(ctx)) else { return NOWHERE };
-    let gate = Gate::from_word(*gate);
     // SAFETY: the bounds were just checked, and the verifier checks that.
     let ethernet = unsafe { &*(data as *const [u8; ETHERNET_LEN]) };
     if mac(ethernet, 0) != gate.mac {
@@ -130,20 +127,23 @@ fn route(ctx: &XdpContext) -> u32 {
     match u16::from_be_bytes([ethernet[12], ethernet[13]]) {
         ethertype::IPV4 if network + IPV4_LEN <= end => {
             // SAFETY: as above.
-            route_ipv4(ctx, unsafe { &*(network as *const [u8; IPV4_LEN]) })
+            route_ipv4(ctx, gate.longest[0], unsafe { &*(network as *const [u8; IPV4_LEN]) })
         }
-        ethertype::IPV6 if gate.routes_ipv6 && network + IPV6_LEN <= end => {
+        ethertype::IPV6 if network + IPV6_LEN <= end => {
             // SAFETY: as above.
-            route_ipv6(ctx, unsafe { &*(network as *const [u8; IPV6_LEN]) })
+            route_ipv6(ctx, gate.longest[1], unsafe { &*(network as *const [u8; IPV6_LEN]) })
         }
         _ => NOWHERE,
     }
 }
 
 #[inline(always)]
-fn route_ipv4(ctx: &XdpContext, ip: &[u8; IPV4_LEN]) -> u32 {
+fn route_ipv4(ctx: &XdpContext, longest: u32, ip: &[u8; IPV4_LEN]) -> u32 {
     const ANY_FRAGMENT: u16 = 0x3fff;
     let total_len = u16::from_be_bytes([ip[2], ip[3]]);
+    if ip[9] == protocol::ICMP || u32::from(total_len) > longest {
+        return NOWHERE;
+    }
     let is_sound = ip[0] == PLAIN_IPV4 && total_len >= IPV4_LEN as u16 && sum(ip, 0) == 0xffff;
     if !is_sound || ip[8] <= 1 || !is_inside(ctx, total_len.into()) || !is_routed_ipv4(ip) {
         return NOWHERE;
@@ -152,7 +152,7 @@ fn route_ipv4(ctx: &XdpContext, ip: &[u8; IPV4_LEN]) -> u32 {
     let pseudo = add(total_len as u32 - IPV4_LEN as u32, ip[9].into());
     let pseudo = add(pseudo, add(pair(ip, 12), pair(ip, 16)));
     if u16::from_be_bytes([ip[6], ip[7]]) & ANY_FRAGMENT == 0
-        && !transport(ctx, ETHERNET_LEN + IPV4_LEN, ip[9], pseudo, &mut to)
+        && !is_finished(ctx, ETHERNET_LEN + IPV4_LEN, ip[9], pseudo)
     {
         return NOWHERE;
     }
@@ -188,22 +188,27 @@ fn route_ipv4(ctx: &XdpContext, ip: &[u8; IPV4_LEN]) -> u32 {
 #[inline(always)]
 fn is_routed_ipv4(ip: &[u8; IPV4_LEN]) -> bool {
     let is_martian = |first: u8| first == 0 || first == 127 || first & 0xf0 == 0xe0;
-    !is_martian(ip[12]) && !is_martian(ip[16]) && word(ip, 12) != u32::MAX
+    let is_routed = |at| !is_martian(ip[at]) && word(ip, at) != u32::MAX;
+    is_routed(12) && is_routed(16)
 }
 
 #[inline(always)]
-fn route_ipv6(ctx: &XdpContext, ip: &[u8; IPV6_LEN]) -> u32 {
+fn route_ipv6(ctx: &XdpContext, longest: u32, ip: &[u8; IPV6_LEN]) -> u32 {
     let payload_len = u16::from_be_bytes([ip[4], ip[5]]);
     let len = u32::from(payload_len) + IPV6_LEN as u32;
     // Every router reads hop-by-hop options; what is behind other extension headers decides, too.
     let is_plain = ip[0] >> 4 == 6
         && !matches!(
             ip[6],
-            protocol::HOP_BY_HOP | protocol::ROUTING | protocol::FRAGMENT | protocol::DESTINATION
+            protocol::HOP_BY_HOP
+                | protocol::ROUTING
+                | protocol::FRAGMENT
+                | protocol::DESTINATION
+                | protocol::ICMPV6
         )
         && payload_len != 0;
     let is_routed = is_routed_ipv6(ip, 8) && is_routed_ipv6(ip, 24);
-    if !is_plain || !is_routed || ip[7] <= 1 || !is_inside(ctx, len) || len > u16::MAX.into() {
+    if !is_plain || !is_routed || ip[7] <= 1 || !is_inside(ctx, len) || len > longest.min(0xffff) {
         return NOWHERE;
     }
     let mut to = packet_to(ctx, AF_INET6, ip[6], len as u16);
@@ -213,7 +218,7 @@ fn route_ipv6(ctx: &XdpContext, ip: &[u8; IPV6_LEN]) -> u32 {
         pseudo = add(pseudo, pair(ip, at));
         at += 4;
     }
-    if !transport(ctx, ETHERNET_LEN + IPV6_LEN, ip[6], pseudo, &mut to) {
+    if !is_finished(ctx, ETHERNET_LEN + IPV6_LEN, ip[6], pseudo) {
         return NOWHERE;
     }
     to.__bindgen_anon_2.flowinfo = word(ip, 0) & u32::from_ne_bytes([0x0f, 0xff, 0xff, 0xff]);
@@ -229,46 +234,32 @@ fn route_ipv6(ctx: &XdpContext, ip: &[u8; IPV6_LEN]) -> u32 {
     ifindex
 }
 
-/// Whether the address at `at` is one that may be routed: unspecified and loopback, link-local and
-/// multicast ones are the stack's.
+/// Whether the address at `at` is one that may be routed: unspecified and loopback, mapped,
+/// link-local and multicast ones are the stack's.
 #[inline(always)]
 fn is_routed_ipv6(ip: &[u8; IPV6_LEN], at: usize) -> bool {
-    // `::` and `::1`, and all that has only its last four bytes
-    let is_low = word(ip, at) | word(ip, at + 4) | word(ip, at + 8) == 0;
+    // `::`, `::1`, `::ffff:192.0.2.1`, and whatever else is of no network
+    let is_low = word(ip, at) | word(ip, at + 4) == 0;
     let is_link_local = ip[at] == 0xfe && ip[at + 1] & 0xc0 == 0x80;
     !is_low && !is_link_local && ip[at] != 0xff
 }
 
-/// Takes the ports of a packet for rules that look at them. False if its checksum is one that the
-/// sender left to its device, which only the stack knows to fill in; the field then holds `pseudo`,
-/// the sum of the pseudo header.
+/// Whether a packet has its checksum. Where the sender left that to its device, which only the stack
+/// can have done, the field holds `pseudo`, the sum of the pseudo header.
 #[inline(always)]
-fn transport(
-    ctx: &XdpContext,
-    at: usize,
-    protocol: u8,
-    pseudo: u32,
-    to: &mut bpf_fib_lookup,
-) -> bool {
+fn is_finished(ctx: &XdpContext, at: usize, protocol: u8, pseudo: u32) -> bool {
     let checksum_at = match protocol {
-        protocol::UDP => UDP_LEN - 2,
-        protocol::TCP => TCP_LEN - 2,
+        protocol::UDP => 6,
+        protocol::TCP => 16,
         _ => return true,
     };
-    let (start, end) = (ctx.data() + at, ctx.data_end());
-    if start + TCP_LEN > end {
-        return start + UDP_LEN <= end && protocol == protocol::UDP;
+    let field = ctx.data() + at + checksum_at;
+    if field + 2 > ctx.data_end() {
+        return false;
     }
     // SAFETY: the bounds were just checked, and the verifier checks that.
-    let header = unsafe { &*(start as *const [u8; TCP_LEN]) };
-    to.sport = u16::from_ne_bytes([header[0], header[1]]);
-    to.dport = u16::from_ne_bytes([header[2], header[3]]);
-    let checksum = if checksum_at == UDP_LEN - 2 {
-        u16::from_be_bytes([header[6], header[7]])
-    } else {
-        u16::from_be_bytes([header[16], header[17]])
-    };
-    u32::from(checksum) != pseudo
+    let field = unsafe { *(field as *const [u8; 2]) };
+    u32::from(u16::from_be_bytes(field)) != pseudo
 }
 
 /// Whether the stack would find the source where the packet came from: who is there, is not this

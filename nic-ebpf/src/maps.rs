@@ -7,6 +7,7 @@ use aya_ebpf::{
 };
 use nic_common::{
     counters::{ForwardCounters, IngressCounters, RxCounters, TxCounters},
+    forward::Gate,
     policy::CopyPolicy,
     record::AttachRecord,
     steer::Rules,
@@ -45,12 +46,9 @@ pub static NIC_PORTS: DevMapHash<2> = DevMapHash::new();
 #[btf_map]
 pub static NIC_FORWARD: PerCpuArray<ForwardCounters, 2> = PerCpuArray::new();
 
-/// Forwarding: which packets of either interface may be routed, each a [`Gate`] as a word. None
-/// until userspace has written it.
-///
-/// [`Gate`]: nic_common::forward::Gate
+/// Forwarding: which packets of either interface may be routed; none until userspace has written it.
 #[btf_map]
-pub static NIC_GATES: Array<u64, 2> = Array::new();
+pub static NIC_GATES: Array<Gate, 2> = Array::new();
 
 /// Forwarding of whole frames: the interface at which a station was last seen.
 #[btf_map]

@@ -30,6 +30,12 @@ const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
 const IFA_BROADCAST: u16 = 4;
 
+const RTM_NEWNEXTHOP: u16 = 104;
+const RTM_DELNEXTHOP: u16 = 105;
+
+/// IPv4 and IPv6.
+const FAMILIES: [u8; 2] = [libc::AF_INET as u8, libc::AF_INET6 as u8];
+
 /// Fixed header of a route, `struct rtmsg`.
 const RTMSG_LEN: usize = 12;
 /// Fixed header of a neighbour, `struct ndmsg`.
@@ -57,6 +63,24 @@ pub struct Arrived {
     pub ifindex: u32,
     /// IPv4's type of service, IPv6's traffic class, without the two bits of ECN.
     pub tos: u8,
+}
+
+/// What routes say that a lookup by itself does not tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Special {
+    /// The least MTU of any, in bytes; `None` if none has one.
+    pub mtu: Option<u32>,
+    /// Whether any leads over one of several ways.
+    pub has_several_ways: bool,
+}
+
+impl Special {
+    fn and(self, other: Self) -> Self {
+        Self {
+            mtu: self.mtu.into_iter().chain(other.mtu).min(),
+            has_several_ways: self.has_several_ways || other.has_several_ways,
+        }
+    }
 }
 
 /// How the kernel sends a packet on that it has nothing else to do with.
@@ -125,36 +149,50 @@ impl Routes {
         }
     }
 
-    /// Whether any rule of routing looks at more of a packet than [`Arrived`] has: protocol, ports,
-    /// IPv6's flow label.
-    pub fn rules_look_deeper(&mut self) -> Result<bool> {
+    /// Whether any rule of routing, of IPv4 and of IPv6, looks at more of a packet than [`Arrived`]
+    /// has: protocol, ports, IPv6's flow label.
+    pub fn rules_look_deeper(&mut self) -> Result<[bool; 2]> {
+        let [ipv4, ipv6] = FAMILIES.map(|family| self.rules_of_family_look_deeper(family));
+        Ok([ipv4?, ipv6?])
+    }
+
+    fn rules_of_family_look_deeper(&mut self, family: u8) -> Result<bool> {
         // Protocol, ports; flow label, and masks of it and of ports (linux/fib_rules.h).
         const DEEPER: [u16; 7] = [22, 23, 24, 26, 27, 28, 29];
-        for family in [libc::AF_INET, libc::AF_INET6] {
-            let mut header = [0; RTMSG_LEN];
-            header[0] = family as u8;
-            for message in &self.socket.dump(libc::RTM_GETRULE, &header)?.messages {
-                let (_, attributes) = split::<RTMSG_LEN>(message, "rule")?;
-                for attribute in Attributes::new(attributes) {
-                    if DEEPER.contains(&attribute?.kind) {
-                        return Ok(true);
-                    }
+        let mut header = [0; RTMSG_LEN];
+        header[0] = family;
+        for message in &self.socket.dump(libc::RTM_GETRULE, &header)?.messages {
+            let (_, attributes) = split::<RTMSG_LEN>(message, "rule")?;
+            for attribute in Attributes::new(attributes) {
+                if DEEPER.contains(&attribute?.kind) {
+                    return Ok(true);
                 }
             }
         }
         Ok(false)
     }
 
-    /// Has the kernel confirm the neighbours at an interface of which it has not heard lately, as it
-    /// does with those that it sends to itself.
-    pub fn confirm_neighbours(&mut self, ifindex: u32) -> Result<()> {
-        const INDEX_AT: usize = 4;
+    /// What any route of IPv4 and of IPv6 says beside where it leads.
+    pub fn specials(&mut self) -> Result<[Special; 2]> {
+        let mut specials = [Special::default(); 2];
+        for message in &self.socket.dump(libc::RTM_GETROUTE, &[0; RTMSG_LEN])?.messages {
+            let Some(family) = FAMILIES.iter().position(|family| Some(family) == message.first())
+            else {
+                continue;
+            };
+            specials[family] = specials[family].and(special(message)?);
+        }
+        Ok(specials)
+    }
+
+    /// Has the kernel confirm the neighbours at some interfaces of which it has not heard lately, as
+    /// it does with those that it sends to itself.
+    pub fn confirm_neighbours(&mut self, ifindices: &[u32]) -> Result<()> {
         let reply = self.socket.dump(libc::RTM_GETNEIGH, &[0; NDMSG_LEN])?;
         for message in &reply.messages {
-            if message.get(INDEX_AT..INDEX_AT + 4) != Some(ifindex.to_ne_bytes().as_slice()) {
-                continue;
-            }
-            if let Some(address) = stale_neighbour(message)? {
+            if let Some((ifindex, address)) = stale_neighbour(message)?
+                && ifindices.contains(&ifindex)
+            {
                 self.probe(ifindex, address)?;
             }
         }
@@ -210,17 +248,50 @@ impl Changes {
         Ok(Self { socket })
     }
 
-    /// Whether anything has changed since the last call. What it was is to be asked for.
-    pub fn any(&mut self) -> bool {
-        let mut any = false;
+    /// What has changed since the last call.
+    pub fn take(&mut self) -> Changed {
+        let mut changed = Changed::default();
+        // Longer ones are cut off, and taken for special.
+        let mut bytes = [0; 4096];
         loop {
-            // Only that there is a message counts, not what is in it.
-            match recv(self.socket.as_raw_fd(), &mut [0; 16], MsgFlags::MSG_DONTWAIT) {
-                // ENOBUFS: there were more than it could hold.
-                Ok(_) | Err(Errno::ENOBUFS) => any = true,
+            match recv(self.socket.as_raw_fd(), &mut bytes, MsgFlags::MSG_DONTWAIT) {
+                Ok(len) => changed.note(&bytes[..len]),
+                // There were more than it could hold.
+                Err(Errno::ENOBUFS) => changed = Changed { any: true, specials: true, ..changed },
                 Err(Errno::EINTR) => {}
-                Err(_) => return any,
+                Err(_) => return changed,
             }
+        }
+    }
+}
+
+/// What has changed of that by which the kernel routes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changed {
+    /// Anything but neighbours. What it was is to be asked for.
+    pub any: bool,
+    /// Routes of which [`Routes::specials`] tells.
+    pub specials: bool,
+    /// Neighbours: the indices of their interfaces, and their addresses.
+    pub neighbours: Vec<(u32, IpAddr)>,
+}
+
+impl Changed {
+    /// Of a message with its header, `struct nlmsghdr`.
+    fn note(&mut self, message: &[u8]) {
+        const HEADER_LEN: usize = 16;
+        let Some((header, body)) = message.split_first_chunk::<HEADER_LEN>() else { return };
+        match u16::from_ne_bytes([header[4], header[5]]) {
+            libc::RTM_NEWNEIGH | libc::RTM_DELNEIGH => match neighbour_key(body) {
+                Ok(neighbour) => self.neighbours.extend(neighbour),
+                Err(_) => self.any = true,
+            },
+            libc::RTM_NEWROUTE | libc::RTM_DELROUTE => {
+                self.any = true;
+                self.specials |= special(body) != Ok(Special::default());
+            }
+            RTM_NEWNEXTHOP | RTM_DELNEXTHOP => (self.any, self.specials) = (true, true),
+            _ => self.any = true,
         }
     }
 }
@@ -364,8 +435,6 @@ fn decode_route(message: &[u8], destination: IpAddr) -> Result<Option<Route>> {
 }
 
 fn decode_onward(message: &[u8], destination: IpAddr) -> Result<Option<Onward>> {
-    const RTAX_LOCK: u16 = 1;
-    const RTAX_MTU: u16 = 2;
     let Some(route) = decode_route(message, destination)? else { return Ok(None) };
     let (_, attributes) = split::<RTMSG_LEN>(message, "route")?;
     let mut mtu = None;
@@ -373,36 +442,77 @@ fn decode_onward(message: &[u8], destination: IpAddr) -> Result<Option<Onward>> 
         let attribute = attribute?;
         match attribute.kind {
             RTA_ENCAP | RTA_ENCAP_TYPE | RTA_MULTIPATH => return Ok(None),
-            RTA_METRICS => {
-                for metric in Attributes::new(attribute.value) {
-                    let metric = metric?;
-                    match metric.kind {
-                        RTAX_LOCK => return Ok(None),
-                        RTAX_MTU => mtu = Some(metric.u32()?),
-                        _ => {}
-                    }
-                }
-            }
+            RTA_METRICS => match decode_mtu(attribute.value)? {
+                RouteMtu::Locked => return Ok(None),
+                RouteMtu::Free(bytes) => mtu = bytes,
+            },
             _ => {}
         }
     }
     Ok(Some(Onward { route, mtu }))
 }
 
-/// The address of a neighbour, if it is one that the kernel would confirm before long.
-fn stale_neighbour(message: &[u8]) -> Result<Option<IpAddr>> {
-    const STATE_AT: usize = 8;
-    let (header, attributes) = split::<NDMSG_LEN>(message, "neighbour")?;
-    if u16::from_ne_bytes([header[STATE_AT], header[STATE_AT + 1]]) != libc::NUD_STALE {
-        return Ok(None);
+/// An MTU among the metrics of a route.
+enum RouteMtu {
+    Locked,
+    Free(Option<u32>),
+}
+
+fn decode_mtu(metrics: &[u8]) -> Result<RouteMtu> {
+    const RTAX_LOCK: u16 = 1;
+    const RTAX_MTU: u16 = 2;
+    let mut mtu = None;
+    for metric in Attributes::new(metrics) {
+        let metric = metric?;
+        match metric.kind {
+            RTAX_LOCK => return Ok(RouteMtu::Locked),
+            RTAX_MTU => mtu = Some(metric.u32()?),
+            _ => {}
+        }
     }
+    Ok(RouteMtu::Free(mtu))
+}
+
+/// What a route says beside where it leads. Lookups know of a locked MTU.
+fn special(message: &[u8]) -> Result<Special> {
+    let (_, attributes) = split::<RTMSG_LEN>(message, "route")?;
+    let mut special = Special::default();
+    for attribute in Attributes::new(attributes) {
+        let attribute = attribute?;
+        match attribute.kind {
+            RTA_MULTIPATH => special.has_several_ways = true,
+            RTA_METRICS => {
+                if let RouteMtu::Free(mtu) = decode_mtu(attribute.value)? {
+                    special.mtu = mtu;
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(special)
+}
+
+/// The interface and the address of a neighbour.
+fn neighbour_key(message: &[u8]) -> Result<Option<(u32, IpAddr)>> {
+    let (header, attributes) = split::<NDMSG_LEN>(message, "neighbour")?;
+    let ifindex = u32::from_ne_bytes([header[4], header[5], header[6], header[7]]);
     for attribute in Attributes::new(attributes) {
         let Attribute { kind, value } = attribute?;
         if kind == NDA_DST {
-            return address(value).map(Some);
+            return address(value).map(|address| Some((ifindex, address)));
         }
     }
     Ok(None)
+}
+
+/// The interface and the address of a neighbour that the kernel would confirm before long.
+fn stale_neighbour(message: &[u8]) -> Result<Option<(u32, IpAddr)>> {
+    const STATE_AT: usize = 8;
+    let (header, _) = split::<NDMSG_LEN>(message, "neighbour")?;
+    match u16::from_ne_bytes([header[STATE_AT], header[STATE_AT + 1]]) {
+        libc::NUD_STALE => neighbour_key(message),
+        _ => Ok(None),
+    }
 }
 
 fn decode_neighbour(message: &[u8]) -> Result<Neighbour> {
@@ -496,6 +606,31 @@ mod tests {
     }
 
     #[test]
+    fn changes_tell_what_is_to_be_asked_again() {
+        let noted = |kind: u16, body: &[u8]| {
+            let mut message = [0; 16].to_vec();
+            message[4..6].copy_from_slice(&kind.to_ne_bytes());
+            message.extend(body);
+            let mut changed = Changed::default();
+            changed.note(&message);
+            changed
+        };
+        let any = Changed { any: true, ..Changed::default() };
+        let special = Changed { specials: true, ..any.clone() };
+        let with_mtu = route(libc::RTN_UNICAST).nest(RTA_METRICS, |it| it.u32(2, 1400));
+        let several = route(libc::RTN_UNICAST).bytes(RTA_MULTIPATH, &[8, 0, 0, 0, 3, 0, 0, 0]);
+        assert_eq!(noted(libc::RTM_NEWROUTE, route(libc::RTN_UNICAST).as_bytes()), any);
+        assert_eq!(noted(libc::RTM_NEWROUTE, with_mtu.as_bytes()), special);
+        assert_eq!(noted(libc::RTM_DELROUTE, several.as_bytes()), special);
+        assert_eq!(noted(libc::RTM_NEWROUTE, &[1, 2]), special);
+        assert_eq!(noted(RTM_NEWNEXTHOP, &[]), special);
+        assert_eq!(noted(libc::RTM_NEWLINK, &[]), any);
+        let neighbour = neighbour_request(3, FAR, 0);
+        let neighbours = Changed { neighbours: vec![(3, FAR)], ..Changed::default() };
+        assert_eq!(noted(libc::RTM_NEWNEIGH, neighbour.as_bytes()), neighbours);
+    }
+
+    #[test]
     fn a_neighbour_that_failed_has_no_address() {
         let neighbour = |state: u16| {
             let [low, high] = state.to_ne_bytes();
@@ -523,6 +658,8 @@ mod tests {
             let _ = decode_route(&message, FAR);
             let _ = decode_onward(&message, FAR);
             let _ = stale_neighbour(&message);
+            let _ = special(&message);
+            Changed::default().note(&message);
             let _ = decode_neighbour(&message);
             let _ = decode_addresses(&message);
             let _ = leads_out_of(3, &message);

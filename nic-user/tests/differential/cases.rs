@@ -73,7 +73,7 @@ fn sources() -> Vec<Case> {
         ("IPv4 from an address of the router", from("10.1.0.1"), NOTHING),
         ("IPv6 from fe80::1234", from("fe80::1234"), NOTHING),
         ("IPv6 from ::", from("::"), NOTHING),
-        ("IPv6 from ::ffff:10.1.0.2", from("::ffff:10.1.0.2"), NOTHING),
+        ("IPv6 from ::ffff:10.1.0.2", from("::ffff:10.1.0.2"), SENT_ON),
     ]
 }
 

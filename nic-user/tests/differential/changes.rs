@@ -18,7 +18,7 @@ pub const ALL: &[Change] = &[
     ),
     change(&["address add 10.61.0.1/32 dev nic-b"], &["address del 10.61.0.1/32 dev nic-b"]),
     change(&["address add 10.1.0.50/32 dev lo"], &["address del 10.1.0.50/32 dev lo"]),
-    change(&["address add fd53::1/128 dev lo"], &["address del fd53::1/128 dev lo"]),
+    change(&["-6 address add fd53::1/128 dev lo"], &["-6 address del fd53::1/128 dev lo"]),
     change(&["route add blackhole 10.61.0.1/32"], &["route del blackhole 10.61.0.1/32"]),
     change(&["route add 192.0.2.200 via 10.2.0.3"], &["route del 192.0.2.200"]),
     change(&["route replace default via 10.2.0.3"], &["route replace default via 10.2.0.2"]),
@@ -83,8 +83,8 @@ pub const ALL: &[Change] = &[
         &["neighbour replace 10.2.0.3 lladdr 02:00:00:00:02:02 dev nic-c nud permanent"],
     ),
     change(
-        &["neighbour del fd02::3 dev nic-c"],
-        &["neighbour replace fd02::3 lladdr 02:00:00:00:02:02 dev nic-c nud permanent"],
+        &["-6 neighbour del fd02::3 dev nic-c"],
+        &["-6 neighbour replace fd02::3 lladdr 02:00:00:00:02:02 dev nic-c nud permanent"],
     ),
     change(
         &["sysctl ipv4/ip_forward=0"],

@@ -36,7 +36,7 @@ const SYSCTLS: [&str; 13] = [
     "ipv4/icmp_msgs_per_sec=1000000",
     "ipv4/icmp_msgs_burst=100000",
     "ipv6/icmp/ratelimit=0",
-    "ipv6/icmp/ratemask=",
+    "ipv6/icmp/ratemask=200",
     "ipv6/conf/nic-b/accept_dad=0",
     "ipv6/conf/nic-c/accept_dad=0",
 ];
@@ -47,17 +47,17 @@ link set nic-b address 02:00:00:00:01:01
 link set nic-c address 02:00:00:00:02:01
 address add 10.1.0.1/24 broadcast + dev nic-b
 address add 10.3.0.1/24 dev nic-b
-address add fd01::1/64 dev nic-b nodad
-address add fe80::1:1/64 dev nic-b nodad
+-6 address add fd01::1/64 dev nic-b nodad
+-6 address add fe80::1:1/64 dev nic-b nodad
 address add 10.2.0.1/24 broadcast + dev nic-c
-address add fd02::1/64 dev nic-c nodad
-address add fe80::2:1/64 dev nic-c nodad
+-6 address add fd02::1/64 dev nic-c nodad
+-6 address add fe80::2:1/64 dev nic-c nodad
 address add 10.1.0.77/32 dev lo
 ";
 
 const ROUTES: &str = "\
 nexthop add id 1 via 10.2.0.2 dev nic-c
-nexthop add id 2 via fd02::2 dev nic-c
+-6 nexthop add id 2 via fd02::2 dev nic-c
 nexthop add id 3 blackhole
 nexthop add id 4 via 10.2.0.3 dev nic-c
 nexthop add id 5 group 1/4
@@ -89,10 +89,11 @@ rule add tos 0x10 lookup 66
 -6 rule add from fd01::66 lookup 66
 ";
 
-/// Who answers to what: none of these are the hosts' own, so that these say nothing.
-const NEAR_HOSTS: [&str; 6] =
-    ["10.1.0.2", "10.1.0.50", "10.1.0.66", "fd01::2", "fd01::50", "fd01::66"];
-const FAR_HOSTS: [&str; 5] = ["10.2.0.2", "10.2.0.3", "10.2.0.9", "fd02::2", "fd02::3"];
+/// Who is where. None of these are the hosts' own addresses, so that they say nothing. Answers to
+/// somebody unknown would wait, and keep others from being sent.
+const NEAR_HOSTS: [&str; 7] =
+    ["10.1.0.2", "10.1.0.50", "10.1.0.66", "fd01::2", "fd01::50", "fd01::66", "fe80::1234"];
+const FAR_HOSTS: [&str; 6] = ["10.2.0.2", "10.2.0.3", "10.2.0.9", "fd02::2", "fd02::3", "fd02::9"];
 
 /// How the router forwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -237,6 +238,15 @@ fn leave_out_what_differs(frame: &mut [u8]) -> bool {
     true
 }
 
+/// Where something came of a packet, and the first bytes of it.
+pub fn describe(outcomes: Option<&Vec<(Place, Vec<u8>)>>) -> String {
+    let one = |(place, bytes): &(Place, Vec<u8>)| {
+        let first: String = bytes.iter().take(80).map(|byte| format!("{byte:02x}")).collect();
+        format!("{place:?} {} {first}", bytes.len())
+    };
+    outcomes.map_or("nothing".to_owned(), |all| all.iter().map(one).collect::<Vec<_>>().join(", "))
+}
+
 /// Type and code, if it is an ICMP error.
 pub fn answer(frame: &[u8]) -> Option<(u8, u8)> {
     let ip = &frame[14..];
@@ -261,7 +271,10 @@ fn set_up(three: &Three) -> bool {
         (&FAR_HOSTS, "nic-c", "02:00:00:00:02:02"),
     ] {
         for address in addresses {
-            set_up += &format!("neighbour add {address} lladdr {mac} dev {device} nud permanent\n");
+            let family = if address.contains(':') { "-6 " } else { "" };
+            set_up += &format!(
+                "{family}neighbour add {address} lladdr {mac} dev {device} nud permanent\n"
+            );
         }
     }
     batch(middle, &(set_up + ROUTES));
@@ -277,9 +290,19 @@ fn sysctl(host: &Host, setting: &str) {
         .unwrap_or_else(|error| panic!("{setting}: {error}"));
 }
 
-/// Runs lines of `ip`; false if there is none.
+/// Runs lines of `ip`, those that begin with `-6` last; false if there is none.
 fn batch(host: &Host, lines: &str) -> bool {
+    let of_ipv6 = lines.lines().filter_map(|line| line.strip_prefix("-6 ")).collect::<Vec<_>>();
+    let others = lines.lines().filter(|line| !line.starts_with("-6 ")).collect::<Vec<_>>();
+    run_lines(host, &[], &others) && run_lines(host, &["-6"], &of_ipv6)
+}
+
+fn run_lines(host: &Host, family: &[&str], lines: &[&str]) -> bool {
+    if lines.is_empty() {
+        return true;
+    }
     let child = Command::new("ip")
+        .args(family)
         .args(["-n", host.netns_name(), "-batch", "-"])
         .stdin(Stdio::piped())
         .spawn();
@@ -287,8 +310,8 @@ fn batch(host: &Host, lines: &str) -> bool {
         crate::common::say_skipped("there is no ip (iproute2)");
         return false;
     };
-    child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
-    assert!(child.wait().unwrap().success(), "{lines}");
+    child.stdin.take().unwrap().write_all((lines.join("\n") + "\n").as_bytes()).unwrap();
+    assert!(child.wait().unwrap().success(), "{lines:?}");
     true
 }
 
