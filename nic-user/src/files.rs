@@ -1,13 +1,23 @@
 //! Files that a user names: they can be anything, of any size.
 
 use std::{
-    fs::OpenOptions,
+    ffi::OsString,
+    fs::{File, OpenOptions},
     io::{self, Read, Write},
-    os::unix::fs::OpenOptionsExt,
-    path::Path,
+    os::{fd::OwnedFd, unix::fs::OpenOptionsExt},
+    path::{Component, Path},
 };
 
-use crate::error::{Error, Result};
+use nix::{
+    errno::Errno,
+    fcntl::{OFlag, openat, readlinkat},
+    sys::stat::Mode,
+};
+
+use crate::{
+    error::{Error, Result},
+    trusted,
+};
 
 /// Opening a pipe does not wait for who is at its other end.
 const AT_ONCE: libc::c_int = libc::O_NONBLOCK | libc::O_NOCTTY;
@@ -37,16 +47,17 @@ pub fn read(path: &Path, what: &str, limit: u64) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Writes a file in a directory where others may write, too: never through a symbolic link, and
-/// only to a regular file.
+/// Writes a file, also where others may write, too: only to a regular file, never to what a symbolic
+/// link leads to, and in no folder that one leads to that somebody else may have made.
 ///
 /// # Errors
 ///
 /// It cannot be written, or something else has its name.
 pub fn write_in_place(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).mode(0o644).custom_flags(libc::O_NOFOLLOW | AT_ONCE);
-    let mut file = options.open(path)?;
+    let (folder, name) = resolve(path)?;
+    let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let flags = flags | OFlag::from_bits_retain(AT_ONCE);
+    let mut file = File::from(openat(&folder, name.as_os_str(), flags, READABLE)?);
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("something that is not a regular file has its name"));
     }
@@ -54,11 +65,70 @@ pub fn write_in_place(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)
 }
 
+/// 0644
+const READABLE: Mode = Mode::S_IRUSR.union(Mode::S_IWUSR).union(Mode::S_IRGRP).union(Mode::S_IROTH);
+
+/// The folder that a path leads to, and the name in it. Symbolic links to the folder are followed
+/// only where nobody else can have made them.
+fn resolve(path: &Path) -> io::Result<(File, OsString)> {
+    /// As many as the kernel follows (`MAXSYMLINKS`).
+    const MAX_LINKS: usize = 40;
+    let mut folder = start(path)?;
+    let mut rest = names(path);
+    let mut links = 0;
+    while let Some(name) = rest.pop() {
+        if rest.is_empty() {
+            return Ok((folder, name));
+        }
+        match readlinkat(&folder, name.as_os_str()) {
+            Err(Errno::EINVAL) => folder = open_folder(&folder, &name)?,
+            Err(errno) => return Err(errno.into()),
+            Ok(_) if links == MAX_LINKS => return Err(Errno::ELOOP.into()),
+            Ok(_) if !trusted::is_trusted(&folder.metadata()?) => {
+                let name = name.display();
+                let why = format!("{name} is a symbolic link where others may write");
+                return Err(io::Error::other(why));
+            }
+            Ok(target) => {
+                let target = Path::new(&target);
+                if target.is_absolute() {
+                    folder = start(target)?;
+                }
+                rest.extend(names(target));
+                links += 1;
+            }
+        }
+    }
+    Err(Errno::EISDIR.into())
+}
+
+/// The names in a path, the last one first.
+fn names(path: &Path) -> Vec<OsString> {
+    let is_name =
+        |part: &Component<'_>| matches!(part, Component::Normal(_) | Component::ParentDir);
+    path.components().rev().filter(is_name).map(|part| part.as_os_str().to_owned()).collect()
+}
+
+/// Where a path begins.
+fn start(path: &Path) -> io::Result<File> {
+    let start = if path.is_absolute() { "/" } else { "." };
+    OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(start)
+}
+
+fn open_folder(folder: &File, name: &OsString) -> io::Result<File> {
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let opened: OwnedFd = openat(folder, name.as_os_str(), flags, Mode::empty())?;
+    Ok(opened.into())
+}
+
 #[cfg(test)]
 mod tests {
-    use std::{fs, os::unix::fs::symlink};
+    use std::{
+        fs::{self, Permissions},
+        os::unix::fs::{PermissionsExt, symlink},
+    };
 
-    use nix::{sys::stat::Mode, unistd::mkfifo};
+    use nix::unistd::mkfifo;
 
     use super::*;
     use crate::error::Kind;
@@ -81,16 +151,31 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_written_through_a_link() {
+    fn nothing_is_written_through_a_link_of_others_nor_to_what_is_no_file() {
         let folder = tempfile::tempdir().unwrap();
-        let [link, file, pipe] = ["link", "file", "pipe"].map(|name| folder.path().join(name));
-        fs::write(&file, "longer than new").unwrap();
-        symlink(&file, &link).unwrap();
-        mkfifo(&pipe, Mode::S_IRWXU).unwrap();
-        write_in_place(&link, b"new").unwrap_err();
-        write_in_place(&pipe, b"new").unwrap_err();
-        assert_eq!(fs::read(&file).unwrap(), b"longer than new");
-        write_in_place(&file, b"new").unwrap();
-        assert_eq!(fs::read(&file).unwrap(), b"new");
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("file"), "longer than new").unwrap();
+        symlink(at("file"), at("link")).unwrap();
+        symlink(folder.path(), at("self")).unwrap();
+        mkfifo(&at("pipe"), Mode::S_IRWXU).unwrap();
+        let mode = |mode| fs::set_permissions(folder.path(), Permissions::from_mode(mode)).unwrap();
+        mode(0o1777);
+        for through in ["link", "self/file", "self/self/new", "pipe", "none/file", "."] {
+            write_in_place(&at(through), b"new").unwrap_err();
+        }
+        assert_eq!(fs::read(at("file")).unwrap(), b"longer than new");
+        assert!(!at("new").exists());
+        write_in_place(&at("file"), b"new").unwrap();
+        assert_eq!(fs::read(at("file")).unwrap(), b"new");
+        // Where only this user writes, links are this user's.
+        mode(0o755);
+        for through in ["self/file", "self/self/new"] {
+            write_in_place(&at(through), b"newer").unwrap();
+            assert_eq!(fs::read(at(through)).unwrap(), b"newer");
+        }
+        symlink("loop", at("loop")).unwrap();
+        for through in ["link", "loop/new"] {
+            write_in_place(&at(through), b"").unwrap_err();
+        }
     }
 }

@@ -7,10 +7,16 @@
 //! umask is.
 
 use std::{
+    fmt,
     fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions},
     io::{self, Read},
     os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt},
     path::Path,
+};
+
+use nix::{
+    dir::Dir,
+    unistd::{UnlinkatFlags, unlinkat},
 };
 
 use crate::error::{Error, Result};
@@ -33,6 +39,31 @@ pub fn folder(path: &Path) -> Result<bool> {
     check(path, &folder).map(|_| true)
 }
 
+/// Opens a folder, for a lock or to work in it; `None` if there is none.
+///
+/// # Errors
+///
+/// It cannot be opened, is no folder, or is not to be believed.
+pub fn open_folder(path: &Path) -> Result<Option<File>> {
+    let Some(folder) = there(path, open(path, libc::O_DIRECTORY))? else { return Ok(None) };
+    check(path, &folder).map(|_| Some(folder))
+}
+
+/// Removes every file in an opened folder, whatever its path leads to by now.
+///
+/// # Errors
+///
+/// Those of the kernel; a folder in it is not removed.
+pub fn remove_files(folder: &File) -> io::Result<()> {
+    for entry in Dir::from_fd(folder.try_clone()?.into())?.iter() {
+        let entry = entry?;
+        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+            unlinkat(folder, entry.file_name(), UnlinkatFlags::NoRemoveDir)?;
+        }
+    }
+    Ok(())
+}
+
 /// Makes a folder, and those above it that are missing, for nobody else; it may be there already.
 ///
 /// # Errors
@@ -50,20 +81,40 @@ pub fn make_folder(path: &Path) -> Result<()> {
 ///
 /// It cannot be read, is no regular file or larger, or is not to be believed.
 pub fn read(path: &Path, limit: u64) -> Result<Option<Vec<u8>>> {
+    open_file(path)?.map(|file| contents(path, &file, limit)).transpose()
+}
+
+/// Opens a file of a believed folder; `None` if there is none.
+///
+/// # Errors
+///
+/// It cannot be opened, is no regular file, or is not to be believed.
+pub fn open_file(path: &Path) -> Result<Option<File>> {
     // A pipe would be waited for.
     let Some(file) = there(path, open(path, libc::O_NONBLOCK))? else { return Ok(None) };
-    let metadata = check(path, &file)?;
-    let refuse = |what: String| Error::failed(format!("read {}: {what}", path.display()));
-    if !metadata.is_file() {
-        return Err(refuse("it is not a regular file".to_owned()));
+    if !check(path, &file)?.is_file() {
+        return Err(unreadable(path, "it is not a regular file"));
     }
-    if metadata.len() > limit {
-        return Err(refuse(format!("it is larger than {limit} bytes")));
-    }
+    Ok(Some(file))
+}
+
+/// What is in an opened file, up to `limit` bytes.
+///
+/// # Errors
+///
+/// It cannot be read, or is larger.
+pub fn contents(path: &Path, file: &File, limit: u64) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let read = file.take(limit).read_to_end(&mut bytes);
+    let read = file.take(limit.saturating_add(1)).read_to_end(&mut bytes);
     read.map_err(|error| Error::io(format!("read {}", path.display()), &error))?;
-    Ok(Some(bytes))
+    match bytes.len() as u64 > limit {
+        true => Err(unreadable(path, format_args!("it is larger than {limit} bytes"))),
+        false => Ok(bytes),
+    }
+}
+
+fn unreadable(path: &Path, why: impl fmt::Display) -> Error {
+    Error::failed(format!("read {}: {why}", path.display()))
 }
 
 /// Makes a new file in a believed folder, in the place of one that an interrupted process left.
@@ -112,6 +163,11 @@ fn check(path: &Path, file: &File) -> Result<Metadata> {
     let user = nix::unistd::geteuid().as_raw();
     match defect(metadata.uid(), metadata.mode(), user) {
         None => Ok(metadata),
+        // Whose it is cannot be told in there.
+        Some(_) if is_in_user_namespace() => {
+            let message = format!("{} is not of this user namespace", path.display());
+            Err(Error::not_permitted(message).with_fix(OUTSIDE))
+        }
         Some(defect) => {
             let (name, mode) = (path.display(), if metadata.is_dir() { FOLDER } else { FILE });
             Err(Error::failed(format!("{name} is not trusted: {defect}")).with_fix(format!(
@@ -119,6 +175,25 @@ fn check(path: &Path, file: &File) -> Result<Metadata> {
             )))
         }
     }
+}
+
+/// The way out of a user namespace.
+pub const OUTSIDE: &str = "run it outside of the user namespace, which rootless containers are";
+
+/// Whether this process is in another user namespace than the initial one, as far as /proc says.
+pub fn is_in_user_namespace() -> bool {
+    fs::read_to_string("/proc/thread-self/uid_map").is_ok_and(|map| !is_whole(&map))
+}
+
+/// Whether a `/proc/PID/uid_map` maps every user to itself, as only the initial namespace's does.
+fn is_whole(uid_map: &str) -> bool {
+    uid_map.split_whitespace().eq(["0", "0", "4294967295"])
+}
+
+/// Whether only root, or the user that nicctl runs as, can have written what has these.
+pub fn is_trusted(metadata: &Metadata) -> bool {
+    let user = nix::unistd::geteuid().as_raw();
+    defect(metadata.uid(), metadata.mode(), user).is_none()
 }
 
 /// Why what `owner` has with this mode is not believed by a process of `user`.
@@ -148,6 +223,12 @@ mod tests {
     }
 
     #[test]
+    fn a_user_namespace_is_told_by_its_map() {
+        assert!(is_whole("         0          0 4294967295\n"));
+        assert!(!is_whole("         0       1000          1\n"));
+    }
+
+    #[test]
     fn links_pipes_and_large_files_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
@@ -162,6 +243,27 @@ mod tests {
         assert_eq!(read(&at("none"), 4).unwrap(), None);
         assert!(super::folder(&at("self")).unwrap_err().to_string().contains("symbolic link"));
         assert!(!super::folder(&at("none")).unwrap());
+    }
+
+    #[test]
+    fn only_what_is_in_an_opened_folder_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for name in ["ours", "precious"] {
+            make_folder(&at(name)).unwrap();
+            fs::write(at(name).join("file"), "").unwrap();
+        }
+        symlink(at("precious"), at("ours/link")).unwrap();
+        let ours = open_folder(&at("ours")).unwrap().unwrap();
+        // Whoever can, puts a link in its place meanwhile.
+        fs::rename(at("ours"), at("moved")).unwrap();
+        symlink(at("precious"), at("ours")).unwrap();
+        remove_files(&ours).unwrap();
+        assert_eq!(fs::read_dir(at("moved")).unwrap().count(), 0);
+        assert!(at("precious/file").exists());
+        assert!(open_folder(&at("ours")).unwrap_err().to_string().contains("symbolic link"));
+        fs::create_dir(at("moved/folder")).unwrap();
+        remove_files(&ours).unwrap_err();
     }
 
     #[test]

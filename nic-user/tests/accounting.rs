@@ -13,7 +13,7 @@ use nic_user::lab::frames::Ends;
 use nic_user::lab::generator::Generator;
 use nic_user::lab::traffic::{self, IpVersion};
 use nic_user::lab::{Host, Lab, Shape};
-use nic_user::offload::{Attachment, Slot};
+use nic_user::offload::Attachment;
 use serde_json::Value;
 
 /// A build of the XDP program and the mode it runs in.
@@ -266,12 +266,11 @@ fn nothing_goes_uncounted_while_programs_are_replaced() {
 /// Reads the counters again and again until `done`; none may ever be less than before. Returns how
 /// often they were read.
 fn watch_counters(host: &Host, done: &AtomicBool) -> usize {
-    let netns = host.netns().cookie().unwrap();
+    let slot = attached::slot(host);
     let mut readings = 0;
     let mut before = Vec::new();
     while !done.load(Ordering::Relaxed) {
-        let slot = Slot::new(netns, host.ifindex());
-        let now = Attachment::of(slot).unwrap().unwrap().read().unwrap();
+        let now = Attachment::of(slot.clone()).unwrap().unwrap().read().unwrap();
         let now: Vec<u64> = [
             now.rx.iter().flat_map(|rx| [rx.packets(), rx.bytes, rx.header_bytes]).collect(),
             now.ingress.iter().flat_map(|ingress| [ingress.packets, ingress.bytes]).collect(),

@@ -4,6 +4,7 @@ mod schema;
 
 use std::{
     fs,
+    path::{Path, PathBuf},
     process::{Command, Output},
 };
 
@@ -134,4 +135,29 @@ fn manual_pages_are_printed_or_written() {
     let message =
         "nicctl: write manual pages to /nonexistent: No such file or directory (os error 2)\n";
     assert_eq!(String::from_utf8(missing.stderr).unwrap(), message);
+}
+
+/// Every `name_of_a_test` in docs/security.md is one.
+#[test]
+fn the_tests_that_the_security_page_names_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let sources = sources(&root.join("src")) + &sources(&root.join("tests"));
+    let page = include_str!("../../docs/security.md");
+    let quoted = page.split('`').skip(1).step_by(2);
+    let is_test = |word: &&str| word.matches('_').count() > 2 && !word.contains(['/', ' ']);
+    let named: Vec<&str> = quoted.filter(is_test).collect();
+    assert!(named.len() > 30, "{named:?}");
+    for name in named {
+        assert!(sources.contains(&format!("fn {name}()")), "there is no test {name}");
+    }
+}
+
+fn sources(directory: &Path) -> String {
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let text = |path: PathBuf| match path.extension() {
+        _ if path.is_dir() => sources(&path),
+        Some(extension) if extension == "rs" => fs::read_to_string(&path).unwrap(),
+        _ => String::new(),
+    };
+    entries.map(text).collect()
 }

@@ -75,7 +75,7 @@ fn what_is_attached_and_what_was_set_is_told() {
     let output = document(&doctor(host, &["nic-b", "--json"]));
     let attach = findings(&output["interfaces"][0]["findings"], "attach");
     assert!(attach[0].starts_with("ok is attached in native mode"), "{attach:?}");
-    let restore = "settings of nic-b can be given back: nicctl restore nic-b";
+    let restore = "settings of nic-b (attach) can be given back: nicctl restore nic-b";
     let journals = findings(&output["machine"], "journals");
     assert!(journals.iter().any(|found| found.ends_with(restore)), "{journals:?}");
     attached::run(host, "detach", &[]);
@@ -88,9 +88,9 @@ fn a_program_of_others_is_a_problem() {
     let host = lab.b();
     // One that nicctl put there, and does not know any more.
     attached::run(host, "attach", &[]);
-    let cookie = host.netns().cookie().unwrap();
-    let pins = format!("/sys/fs/bpf/nicctl/{cookie}-{}", host.ifindex());
-    let hidden = format!("/sys/fs/bpf/nic-hidden-{cookie}");
+    let key = attached::slot(host).key;
+    let pins = format!("/sys/fs/bpf/nicctl/{key}");
+    let hidden = format!("/sys/fs/bpf/nic-hidden-{key}");
     std::fs::rename(&pins, &hidden).unwrap();
     let output = doctor(host, &["nic-b", "--json"]);
     std::fs::rename(&hidden, &pins).unwrap();

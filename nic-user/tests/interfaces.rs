@@ -3,7 +3,7 @@
 mod attached;
 mod common;
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -14,12 +14,13 @@ use aya::Ebpf;
 use aya::programs::tc::{NlOptions, TcAttachOptions, TcHandle};
 use aya::programs::{SchedClassifier, TcAttachType};
 use nic_common::policy::CopyPolicy;
+use nic_user::lab::bpf::map::Counters;
 use nic_user::lab::traffic::{self, IpVersion};
 use nic_user::lab::{Host, Lab, Shape};
 use nic_user::netlink::link_edit::VethEnd;
 use nic_user::netlink::qdisc::Clsact;
 use nic_user::nic::namespace::NAMED_DIR;
-use nic_user::offload::{self, Attached, Lock, ModeWanted, Options, Slot};
+use nic_user::offload::{self, Attached, Lock, ModeWanted, Options};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, setns, unshare};
 use serde_json::Value;
@@ -281,6 +282,26 @@ fn clsact_filters_count_are_upgraded_and_go() {
 }
 
 #[test]
+fn filters_whose_record_cannot_be_read_are_not_taken_for_none() {
+    needs_root!();
+    let lab = Lab::new(Shape::default()).unwrap();
+    let host = lab.b();
+    attach_clsact(host);
+    let slot = attached::slot(host);
+    let (record, aside) = (slot.pin("record"), slot.pin("aside"));
+    fs::rename(&record, &aside).unwrap();
+    Counters::<1>::new().unwrap().pin(&record).unwrap();
+    let refused = nicctl(&["detach", host.interface(), "--netns", host.netns_name()]);
+    assert_eq!(exit_code(&refused), 1);
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(said.contains("/record: ") && said.contains("fix: tc qdisc"), "{said}");
+    assert_eq!(clsact(host), (true, true));
+    fs::rename(&aside, &record).unwrap();
+    run(host, "detach", &[]);
+    assert_eq!(clsact(host), (false, false));
+}
+
+#[test]
 fn a_clsact_qdisc_of_somebody_else_stays() {
     needs_root!();
     let lab = Lab::new(Shape::default()).unwrap();
@@ -318,7 +339,7 @@ fn an_attachment_without_its_xdp_program_is_partial_and_attach_makes_it_whole() 
     send(&lab, 10);
     let before = attached.settled();
     // As a killed change of mode leaves it.
-    let slot = Slot::new(host.netns().cookie().unwrap(), host.ifindex());
+    let slot = attached::slot(host);
     slot.detach_link("link_xdp").unwrap();
     assert_eq!(entries(host, &["list"])[0]["mode"], "partial");
     let again = attached.again(&[]);
@@ -329,22 +350,38 @@ fn an_attachment_without_its_xdp_program_is_partial_and_attach_makes_it_whole() 
 }
 
 #[test]
-fn an_interface_that_moved_is_told_from_one_of_somebody_else() {
+fn an_interface_that_moved_is_found_where_it_is() {
     needs_root!();
     let lab = Lab::new(Shape::default()).unwrap();
     let (from, to) = (lab.b(), lab.a());
     let end = |name| VethEnd { name, queues: 1, mtu: 1500, netns: None };
-    from.links(|links| links.add_veth(end("nic-m"), end("nic-n"))).unwrap();
-    let in_netns = |host: &Host, verb: &str| nicctl(&[verb, "nic-m", "--netns", host.netns_name()]);
-    succeeded(in_netns(from, "attach"));
-    let ifindex = nic(from, "nic-m").ifindex();
+    from.links(|links| links.add_veth(end("nic-mv"), end("nic-nv"))).unwrap();
+    let in_netns = |host: &Host, args: &[&str]| {
+        nicctl(&[&[args[0], "nic-mv", "--netns", host.netns_name()], &args[1..]].concat())
+    };
+    succeeded(in_netns(from, &["set", "link.mtu=1400"]));
+    succeeded(in_netns(from, &["attach"]));
+    let ifindex = nic(from, "nic-mv").ifindex();
+    let address = ["link", "set", "nic-mv", "address", "02:00:00:00:09:09"];
+    assert!(from.run(|| Command::new("ip").args(address).status()).unwrap().unwrap().success());
     from.links(|links| links.move_to(ifindex, to.netns().as_fd())).unwrap();
-    let refused = in_netns(to, "attach");
-    assert_eq!(exit_code(&refused), 1);
-    let words = String::from_utf8_lossy(&refused.stderr).into_owned();
-    let fix = format!("nicctl detach nic-m --netns {}", from.netns_name());
-    assert!(words.contains("nic-m came here from") && words.contains(&fix), "{words}");
-    succeeded(in_netns(from, "detach"));
-    succeeded(in_netns(to, "attach"));
-    succeeded(in_netns(to, "detach"));
+
+    assert!(entries(from, &["list"]).is_empty());
+    assert_eq!(names(&entries(to, &["list"])), ["nic-mv"]);
+    let everywhere: Value = serde_json::from_str(&succeeded(nicctl(&["list", "--json"]))).unwrap();
+    let listed = everywhere["interfaces"].as_array().unwrap().iter();
+    let mut listed = listed.filter(|entry| entry["name"] == "nic-mv");
+    assert_eq!(listed.next().unwrap()["netns"], to.netns_name());
+    assert_eq!(exit_code(&in_netns(from, &["stats"])), 3);
+    // Nobody takes it for one that is no more.
+    let gone: Value =
+        serde_json::from_str(&succeeded(nicctl(&["detach", "--gone", "--dry-run", "--json"])))
+            .unwrap();
+    assert!(!names(gone["interfaces"].as_array().unwrap()).contains(&"nic-mv"), "{gone}");
+    assert!(succeeded(in_netns(to, &["attach"])).contains("nic-mv: upgraded"));
+    assert_eq!(succeeded(in_netns(to, &["detach"])), "nic-mv: detached\n");
+    assert_eq!(nic(to, "nic-mv").mtu(), 1400);
+    let restored = succeeded(in_netns(to, &["restore"]));
+    assert!(restored.contains("link.mtu"), "{restored}");
+    assert_eq!(nic(to, "nic-mv").mtu(), 1500);
 }

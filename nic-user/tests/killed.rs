@@ -4,6 +4,7 @@ mod attached;
 mod common;
 
 use std::fs;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -11,8 +12,11 @@ use attached::{both, nicctl, run, start, stats};
 use aya::programs::{SchedClassifier, TcAttachType};
 use nic_user::lab::traffic::{self, IpVersion};
 use nic_user::lab::{Host, Lab, Shape};
+use nic_user::netlink::link_edit::VethEnd;
 use nic_user::netlink::qdisc::Clsact;
 use nic_user::nic::Nic;
+use nic_user::offload::Slot;
+use serde_json::Value;
 
 /// How often each command is killed before it is done.
 const TIMES: u32 = 100;
@@ -110,7 +114,7 @@ fn tc(host: &Host) -> (usize, usize, bool) {
 
 /// Whatever nicctl has in bpffs for this host, whole or half made.
 fn pins(host: &Host) -> Vec<String> {
-    let ours = format!("{}-{}", host.netns().cookie().unwrap(), host.ifindex());
+    let ours = attached::slot(host).key.to_string();
     let Ok(entries) = fs::read_dir("/sys/fs/bpf/nicctl") else { return Vec::new() };
     let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
     names.filter(|name| name.ends_with(&ours)).collect()
@@ -213,4 +217,116 @@ fn killed_with_settings_detach_or_restore_bring_everything_back() {
         clean.assert_restored(times);
     }
     assert!(run(host, "restore", &[]).contains("nicctl has changed nothing"));
+}
+
+/// How often something is killed while the interface gets new names, addresses and namespaces;
+/// `NICCTL_KILLS` says otherwise.
+const TIMES_ON_THE_MOVE: u32 = 40;
+
+/// An interface that goes by another name, address or network namespace all the time.
+struct Wanderer<'l> {
+    hosts: [&'l Host; 2],
+    at: usize,
+    name: String,
+}
+
+impl Wanderer<'_> {
+    fn host(&self) -> &Host {
+        self.hosts[self.at]
+    }
+
+    fn ip(&self, args: &[&str]) {
+        let ip = || Command::new("ip").args(args).status().unwrap();
+        assert!(self.host().run(ip).unwrap().success(), "{args:?}");
+    }
+
+    /// Changes one thing about it that is none of nicctl's.
+    fn change(&mut self, numbers: &mut Numbers) {
+        match numbers.below(4) {
+            0 => {
+                let address = format!("02:00:00:00:09:{:02x}", numbers.below(256));
+                self.ip(&["link", "set", &self.name, "address", &address]);
+            }
+            1 => {
+                let name = format!("nic-w{}", numbers.below(1000));
+                self.ip(&["link", "set", &self.name, "down"]);
+                self.ip(&["link", "set", &self.name, "name", &name]);
+                self.name = name;
+            }
+            2 => {
+                let to = self.hosts[1 - self.at].netns_name().to_owned();
+                self.ip(&["link", "set", &self.name, "netns", &to]);
+                self.at = 1 - self.at;
+            }
+            _ => {}
+        }
+    }
+
+    fn args<'a>(&'a self, args: &[&'a str]) -> Vec<&'a str> {
+        let (verb, rest) = args.split_first().unwrap();
+        [&[*verb, &self.name, "--netns", self.host().netns_name()], rest].concat()
+    }
+
+    fn kill(&self, args: &[&str], numbers: &mut Numbers) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nicctl"));
+        command.args(self.args(args)).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        thread::sleep(Duration::from_micros(numbers.below(60_000)));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    fn run(&self, args: &[&str]) -> String {
+        attached::succeeded(nicctl(&self.args(args)))
+    }
+
+    /// What it is set to, but for what it has only while it is up.
+    fn settings(&self) -> String {
+        self.ip(&["link", "set", &self.name, "up"]);
+        let shown: Value = serde_json::from_str(&self.run(&["show", "--json"])).unwrap();
+        let mut settings = shown["settings"].as_object().unwrap().clone();
+        settings.remove("napi");
+        Value::Object(settings).to_string()
+    }
+}
+
+#[test]
+fn killed_on_the_move_everything_is_given_back_and_nothing_of_others_touched() {
+    needs_root!();
+    let times = std::env::var("NICCTL_KILLS").ok().and_then(|times| times.parse().ok());
+    let lab = Lab::new(Shape::default()).unwrap();
+    let hosts = [lab.a(), lab.b()];
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("p.toml");
+    fs::write(&path, PROFILE.replace("mtu = 2000\n", "")).unwrap();
+    let attach = ["attach", "--profile", path.to_str().unwrap()];
+    let end = |name| VethEnd { name, queues: 4, mtu: 1500, netns: None };
+    lab.b().links(|links| links.add_veth(end("nic-w"), end("nic-o"))).unwrap();
+    let mut wanderer = Wanderer { hosts, at: 1, name: "nic-w".to_owned() };
+    let before = wanderer.settings();
+    let others = hosts.map(settings);
+    let key = {
+        let link = lab.b().links(|links| links.by_name("nic-w")).unwrap();
+        lab.b().run(|| Slot::of(&link)).unwrap().unwrap().key.to_string()
+    };
+    let mut numbers = Numbers(4);
+    for time in 0..times.unwrap_or(TIMES_ON_THE_MOVE) {
+        let verbs: [&[&str]; 4] =
+            [&attach, &["set", "link.mtu=1400", "rps.rx-1=2"], &["detach"], &["restore"]];
+        wanderer.kill(verbs[numbers.below(4) as usize], &mut numbers);
+        wanderer.change(&mut numbers);
+        if numbers.below(3) == 0 {
+            wanderer.run(&["detach"]);
+            wanderer.run(&["restore"]);
+            assert_eq!(wanderer.settings(), before, "kill {time}");
+            let pins = fs::read_dir("/sys/fs/bpf/nicctl").into_iter().flatten().flatten();
+            let mut names = pins.filter_map(|pin| pin.file_name().into_string().ok());
+            assert!(!names.any(|name| name.ends_with(&key)), "kill {time}");
+        }
+        assert_eq!(hosts.map(settings), others, "kill {time}");
+    }
+    wanderer.run(&["detach"]);
+    wanderer.run(&["restore"]);
+    assert_eq!(wanderer.settings(), before);
+    assert!(wanderer.run(&["restore"]).contains("nicctl has changed nothing"));
 }

@@ -108,7 +108,7 @@ fn settings_come_with_the_programs_and_go_with_them() {
     assert!(steps.iter().all(|step| step["state"] == "done"), "{steps:?}");
     assert_eq!(settings(host, "nic-b")["link"]["mtu"]["value"], 2000);
 
-    // What is set on top is given back, too; and again nothing is left to do.
+    // What is set on top is not attach's; and again nothing is left to do.
     run(host, "set", &["link.gro-max-size=100000"]);
     let again = run(host, "attach", &profile.args());
     assert!(again.contains("upgraded") && again.contains("nothing to change"), "{again}");
@@ -116,6 +116,8 @@ fn settings_come_with_the_programs_and_go_with_them() {
     let schema = document(&succeeded(nicctl(&["schema", "detach"])));
     assert_eq!(schema::mismatch(&schema, &printed), None);
     assert!(printed["interfaces"][0]["given_back"].as_array().unwrap().len() >= 8, "{printed}");
+    assert_eq!(settings(host, "nic-b")["link"]["gro-max-size"]["value"], 100_000);
+    run(host, "restore", &[]);
     assert_untouched(host, "nic-b", &before);
 }
 
@@ -289,7 +291,7 @@ fn big_tcp_is_counted_by_egress_and_gone_after_detach() {
     assert!(v6 > 0);
     assert!(over_64k(IpVersion::V4) > v6);
     run(lab.a(), "detach", &[]);
-    run(lab.b(), "detach", &[]);
+    run(lab.b(), "restore", &[]);
     assert_untouched(lab.a(), "nic-a", &before[0]);
     assert_untouched(lab.b(), "nic-b", &before[1]);
 }

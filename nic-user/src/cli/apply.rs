@@ -6,6 +6,7 @@ use super::{
     name,
     settings::{self, CarryOutArgs, InterfaceArgs},
 };
+use crate::control::Owner;
 
 /// Make an interface what a profile says
 ///
@@ -33,5 +34,6 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let mut device = args.interface.open()?;
     let desired = settings::profile(&args.profile, &device)?;
-    settings::carry_out(&mut device, &desired, &args.options, out)
+    let owner = Owner::Profile(args.profile.clone());
+    settings::carry_out(&mut device, &desired, &owner, &args.options, out)
 }

@@ -20,7 +20,7 @@ use crate::{
     error::{Error, Result},
     netlink::link::XdpMode,
     nic::Nic,
-    offload::{self, Attached, Lock, ModeWanted, Options, Switches},
+    offload::{self, Attached, ModeWanted, Options, Switches},
     report::{
         json::{self, Version},
         style::Style,
@@ -75,7 +75,7 @@ pub(super) struct Args {
     mode: Mode,
 
     /// The network namespace that the interfaces are in, as `ip netns` names it
-    #[arg(long, value_name = "NAME", value_parser = name::utf8())]
+    #[arg(long, value_name = "NAME", value_parser = name::namespace())]
     netns: Option<String>,
 
     /// Pull packets together, at TC ingress, that are to be copied but arrive in pieces
@@ -177,7 +177,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         let outcomes = plan()?.into_iter().map(Outcome::from).collect();
         return Ok(report(args, resolved, outcomes, None, out)?);
     }
-    let lock = Lock::take(target::say_waiting)?;
+    let lock = transaction::lock(&journals, target::say_waiting)?;
     let (mut done, result) = transaction::attach(&lock, plan()?, &options, &journals);
     let failure = match result {
         Err(failure) if !args.json => {

@@ -1,7 +1,6 @@
 //! `nicctl bench`: the published experiments, measured here.
 
 use std::{
-    fs,
     io::{self, Write},
     net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener},
     path::{Path, PathBuf},
@@ -250,7 +249,8 @@ fn measure(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     // Last: what took minutes is printed even if the page cannot be written.
     if let Some(path) = &args.html {
         let page = html::page(&document)?;
-        fs::write(path, page).map_err(|error| unwritten(path, &error))?;
+        let written = files::write_in_place(path, page.as_bytes());
+        written.map_err(|error| unwritten(path, &error))?;
     }
     Ok(())
 }
@@ -260,10 +260,11 @@ fn check_is_writable(path: &Path) -> Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let changed = if path.exists() { path } else { parent.unwrap_or(Path::new(".")) };
     let checked = match access(changed, AccessFlags::W_OK) {
-        _ if path.is_dir() => Err(Errno::EISDIR),
-        checked => checked,
+        _ if path.is_dir() => Err(Errno::EISDIR.into()),
+        _ if path.exists() && !path.is_file() => Err(io::Error::other("it is no regular file")),
+        checked => checked.map_err(io::Error::from),
     };
-    checked.map_err(|errno| unwritten(path, &errno.into()))
+    checked.map_err(|error| unwritten(path, &error))
 }
 
 fn unwritten(path: &Path, error: &io::Error) -> Error {

@@ -9,25 +9,26 @@ use super::{name, target};
 use crate::{
     control::{
         Journals,
-        journal::Journal,
-        model::{ChangeEntry, LeftEntry},
+        model::{ChangeEntry, ForeignEntry, LeftEntry},
         text,
     },
     error::{Error, Kind, Result},
-    nic::namespace,
-    offload::{self, Attachment, Lock, Slot},
+    offload,
     report::{
         json::{self, Version},
         style::Style,
     },
-    transaction::{self, Detached, SettingsLeft, Wanted, slot_of},
+    transaction::{self, Detached, Scope, SettingsLeft, Subject, Wanted, subject},
 };
 
-/// Detach from interfaces: undo everything that nicctl did to them, and nothing else
+/// Detach from interfaces: undo everything that attach did to them, and nothing else
 ///
 /// Removes programs, links, maps and pins that attach made; counters are gone with them. Then gives
-/// back every setting that nicctl changed on the interface, with attach, apply or set. It does not
-/// matter where one of these was interrupted. That there was nothing to undo is a success.
+/// back the settings that attach changed, with its profile or because XDP needs it. What `nicctl
+/// apply` and `set` changed stays; `nicctl restore` gives it back. A setting that somebody else has
+/// changed since is left alone, and named. Where a process takes packets from rings, as `nicctl
+/// forward` does, that is refused, and the process named. It does not matter where one of these was
+/// interrupted. That there was nothing to undo is a success.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -55,16 +56,16 @@ pub(super) struct Args {
     #[arg(long, conflicts_with_all = ["all", "everywhere", "netns"])]
     gone: bool,
 
-    /// Detach also where a program has rings, as `nicctl forward` does: it gets nothing more
-    #[arg(long)]
-    force: bool,
-
     /// Leave settings as they are; `nicctl restore` still gives them back
     #[arg(long, conflicts_with = "gone")]
     keep_settings: bool,
 
+    /// Give settings back also where somebody else has changed them since
+    #[arg(long, conflicts_with_all = ["gone", "keep_settings"])]
+    force: bool,
+
     /// The network namespace that the interfaces are in, as `ip netns` names it
-    #[arg(long, value_name = "NAME", value_parser = name::utf8())]
+    #[arg(long, value_name = "NAME", value_parser = name::namespace())]
     netns: Option<String>,
 
     /// Say what would be done, and do nothing
@@ -98,107 +99,59 @@ struct Entry {
     given_back: Vec<ChangeEntry>,
     /// Settings that could not be given back.
     left: Vec<LeftEntry>,
+    /// Settings that somebody else has changed since, and that are left as they are.
+    foreign: Vec<ForeignEntry>,
     /// Whether settings were changed of an interface that is no more: only their journal is
     /// removed.
     settings_are_gone: bool,
 }
 
-/// An interface by the name to show, and where what nicctl did to it is.
-type Target = (String, Slot);
-
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     target::enter(args.netns.as_deref())?;
     let journals = Journals::system();
-    let targets = if args.everywhere {
-        all(&journals)?
+    let subjects = if args.everywhere {
+        subject::all(Scope::Machine, &journals)?
     } else if args.all {
-        let here = namespace::current_cookie()?;
-        let targets = all(&journals)?.into_iter();
-        targets.filter(|(_, slot)| slot.netns == here).collect()
+        subject::all(Scope::Here, &journals)?
     } else if args.gone {
-        gone(&journals)?
+        subject::all(Scope::Gone, &journals)?
     } else {
-        named(&args.interfaces, namespace::current_cookie()?, &journals)?
+        named(&args.interfaces, &journals)?
     };
     let unread = unread(args, &journals)?;
-    let (detached, failure) = detach(targets, args, &journals)?;
+    let (detached, failure) = detach(subjects, args, &journals)?;
     let failure = failure.or(unread);
     report(args, detached, out)?;
     failure.map_or(Ok(()), |error| Err(error.into()))
 }
 
 /// These interfaces, and earlier ones of the same names that are gone.
-fn named(names: &[String], netns: u64, journals: &Journals) -> Result<Vec<Target>> {
-    let mut targets = Vec::new();
+fn named(names: &[String], journals: &Journals) -> Result<Vec<Subject>> {
+    let mut subjects = Vec::new();
     for name in names {
-        let gone = former(name, netns, journals)?;
-        match target::slots(std::slice::from_ref(name), netns) {
-            Err(error) if error.kind() == Kind::NotFound && !gone.is_empty() => {}
-            slots => targets.extend(slots?),
+        let former = subject::former(name, journals)?;
+        match target::interfaces(std::slice::from_ref(name)) {
+            Ok((nics, _)) => {
+                for nic in nics {
+                    subjects.push(Subject::of(&nic, journals)?);
+                }
+            }
+            Err(error) if error.kind() == Kind::NotFound => {
+                let all = subject::all(Scope::Here, journals)?.into_iter();
+                let renamed = all.filter(|subject| {
+                    subject.recorded_name == *name && subject.presence.place().is_some()
+                });
+                let renamed: Vec<Subject> = renamed.collect();
+                if renamed.is_empty() && former.is_empty() {
+                    return Err(error);
+                }
+                subjects.extend(renamed);
+            }
+            Err(error) => return Err(error),
         }
-        for slot in gone {
-            add(&mut targets, name, slot);
-        }
+        subjects.extend(former);
     }
-    Ok(targets)
-}
-
-/// Slots of interfaces that were called `name` and are gone.
-fn former(name: &str, netns: u64, journals: &Journals) -> Result<Vec<Slot>> {
-    let recorded = target::recorded(name, netns)?.into_iter();
-    let stale = recorded.filter(Attachment::is_stale).map(|gone| gone.slot().clone());
-    let journaled = transaction::former(journals, name, netns)?;
-    Ok(stale.chain(journaled.iter().map(slot_of)).collect())
-}
-
-/// Everything that nicctl did anywhere.
-fn all(journals: &Journals) -> Result<Vec<Target>> {
-    let mut targets = attached(|_| true)?;
-    for journal in journaled(journals)? {
-        add(&mut targets, &journal.identity.name, slot_of(&journal));
-    }
-    Ok(targets)
-}
-
-/// What is left of interfaces that no longer exist.
-fn gone(journals: &Journals) -> Result<Vec<Target>> {
-    let mut targets = attached(|attachment| attachment.is_some_and(Attachment::is_stale))?;
-    for journal in journaled(journals)?.filter(transaction::is_gone_or_unseen) {
-        add(&mut targets, &journal.identity.name, slot_of(&journal));
-    }
-    Ok(targets)
-}
-
-fn add(targets: &mut Vec<Target>, name: &str, slot: Slot) {
-    if targets.iter().all(|(_, known)| *known != slot) {
-        targets.push((name.to_owned(), slot));
-    }
-}
-
-/// Every slot that is wanted, by what is attached there; by nothing where that can not be read.
-fn attached(wanted: impl Fn(Option<&Attachment>) -> bool) -> Result<Vec<Target>> {
-    let slots = Slot::all()?.into_iter().filter_map(|slot| {
-        let attachment = Attachment::of(slot.clone()).ok().flatten();
-        let unknown = || format!("interface {}", slot.ifindex);
-        let name = attachment.as_ref().map_or_else(unknown, Attachment::recorded_name);
-        wanted(attachment.as_ref()).then_some((name, slot))
-    });
-    let mut targets: Vec<Target> = slots.collect();
-    for staged in offload::half_made()? {
-        let slot = Slot::new(staged.netns, staged.ifindex);
-        let attachment = Attachment::of(staged).ok().flatten();
-        if wanted(attachment.as_ref()) {
-            let unknown = || format!("interface {}", slot.ifindex);
-            let name = attachment.as_ref().map_or_else(unknown, Attachment::recorded_name);
-            add(&mut targets, &name, slot);
-        }
-    }
-    Ok(targets)
-}
-
-/// The journals that can be read; `nicctl doctor` tells of others.
-fn journaled(journals: &Journals) -> Result<impl Iterator<Item = Journal>> {
-    Ok(journals.all()?.into_iter().filter_map(|(_, journal)| journal.ok()))
+    Ok(subjects)
 }
 
 /// Why not every journal could be read, where all of them are meant.
@@ -218,32 +171,31 @@ struct Outcome {
 
 /// Detaches from all that it can, whatever becomes of the others; with it comes the first failure.
 fn detach(
-    targets: Vec<Target>,
+    subjects: Vec<Subject>,
     args: &Args,
     journals: &Journals,
 ) -> Result<(Vec<Outcome>, Option<Error>)> {
-    let nothing_here = offload::existing_root()?.is_none() && journals.all()?.is_empty();
-    let lock = match args.dry_run || nothing_here {
+    let lock = match args.dry_run {
         true => None,
-        false => Some(Lock::take(target::say_waiting)?),
+        false => Some(transaction::lock(journals, target::say_waiting)?),
     };
     let wanted = match (args.keep_settings, args.gone) {
         (true, _) => Wanted::Keep,
-        (false, true) => Wanted::GiveBackSeen,
-        (false, false) => Wanted::GiveBack,
+        (false, true) => Wanted::Forget,
+        (false, false) => Wanted::GiveBack { everything: false, force: args.force },
     };
     let (mut outcomes, mut failure) = (Vec::new(), None);
-    for (name, slot) in targets {
-        let unused = if args.force { Ok(()) } else { offload::refuse_if_used(&name, &slot) };
-        let detached = unused.and_then(|()| match &lock {
-            Some(lock) => transaction::detach(lock, &slot, wanted, journals),
-            None => transaction::preview(&slot, wanted, journals),
+    for subject in subjects {
+        let (name, ifindex) = (subject.name.clone(), subject.ifindex());
+        let detached = refuse_if_used(&subject).and_then(|()| match &lock {
+            Some(lock) => transaction::detach(lock, &subject, wanted, journals),
+            None => transaction::preview(&subject, wanted, journals),
         });
         match detached {
             Ok(detached) => {
-                let error = detached.error();
+                let error = detached.settings.as_ref().and_then(SettingsLeft::error);
                 failure = failure.or(error);
-                outcomes.push(Outcome { name, ifindex: slot.ifindex, detached });
+                outcomes.push(Outcome { name, ifindex, detached });
             }
             Err(error) => {
                 failure = failure.or(Some(error.while_doing(format!("detach from {name}"))));
@@ -251,6 +203,11 @@ fn detach(
         }
     }
     Ok((outcomes, failure))
+}
+
+/// Refuses where a process takes packets from rings: it would get no more of them.
+fn refuse_if_used(subject: &Subject) -> Result<()> {
+    subject.slot.iter().try_for_each(|slot| offload::refuse_if_used(&subject.name, slot))
 }
 
 fn report(args: &Args, outcomes: Vec<Outcome>, out: &mut dyn Write) -> io::Result<()> {
@@ -288,12 +245,14 @@ impl From<Outcome> for Entry {
             Some(SettingsLeft::GivenBack(restored)) => restored.given_back.as_ref(),
             _ => None,
         };
+        let foreign = detached.settings.as_ref().and_then(SettingsLeft::restored);
         Self {
             name,
             ifindex,
             was_attached: detached.was_attached,
             given_back: given.iter().flat_map(|g| &g.changes).map(ChangeEntry::from).collect(),
             left: given.iter().flat_map(|g| &g.left).map(LeftEntry::from).collect(),
+            foreign: foreign.iter().flat_map(|it| &it.foreign).map(ForeignEntry::from).collect(),
             settings_are_gone: matches!(detached.settings, Some(SettingsLeft::Gone)),
         }
     }

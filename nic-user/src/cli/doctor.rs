@@ -38,7 +38,7 @@ pub(super) struct Args {
     interfaces: Vec<String>,
 
     /// The network namespace that the interfaces are in, as `ip netns` names it
-    #[arg(long, value_name = "NAME", value_parser = name::utf8())]
+    #[arg(long, value_name = "NAME", value_parser = name::namespace())]
     netns: Option<String>,
 
     /// Print JSON (`nicctl schema doctor`)

@@ -20,7 +20,7 @@ pub(super) const CODES: [(u8, &str); 7] = [
     (Kind::Failed as u8, "failed"),
     (Kind::Usage as u8, "the command line, or a value in it, is not possible"),
     (Kind::NotFound as u8, "no such interface, or nothing is attached to it"),
-    (Kind::NotPermitted as u8, "not permitted"),
+    (Kind::NotPermitted as u8, "not permitted, or what is attached cannot be seen"),
     (plan::CHANGES_PENDING, "`plan --detailed-exitcode`: there is something to change"),
     (UNTOLD, "done, but standard output could not be written"),
 ];

@@ -77,7 +77,7 @@ pub(super) struct Args {
     in_kernel: bool,
 
     /// The network namespace that the interfaces are in, as `ip netns` names it
-    #[arg(long, value_name = "NAME", value_parser = name::utf8())]
+    #[arg(long, value_name = "NAME", value_parser = name::namespace())]
     netns: Option<String>,
 
     /// Say what happened every SECS seconds, 0.1 to 86400, not only at the end
@@ -128,7 +128,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let report = Report { args, names, layer, since: Instant::now() };
     report.begin(&*forwarder, out)?;
     let mut next = args.interval.map(|interval| report.since + interval);
-    let (mut watch, mut watched) = (LoopWatch::new(), report.since);
+    let (mut watch, mut watched) = (LoopWatch::since(report.since), report.since);
     let ended = loop {
         if stop.load(Ordering::Relaxed) {
             break Ok(());

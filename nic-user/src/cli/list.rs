@@ -29,7 +29,7 @@ Examples:
   nicctl list --json | jq -r '.interfaces[].name'")]
 pub(super) struct Args {
     /// Look only in this network namespace, as `ip netns` names it
-    #[arg(long, value_name = "NAME", value_parser = name::utf8())]
+    #[arg(long, value_name = "NAME", value_parser = name::namespace())]
     netns: Option<String>,
 
     /// Print JSON (`nicctl schema list`)
@@ -162,7 +162,7 @@ impl From<Located> for Entry {
         let [ingress_program, egress_program] = attachment.tc_programs();
         Self {
             name,
-            ifindex: attachment.slot().ifindex,
+            ifindex: attachment.ifindex(),
             netns,
             mode: attachment.state(),
             build: if record.has(AttachRecord::FRAGS) { "frags" } else { "single-buffer" },

@@ -4,9 +4,9 @@ use super::target;
 use crate::{
     counters::Snapshot,
     error::{Error, Result},
-    netlink::link::Links,
-    nic::namespace::{self, NetNs},
-    offload::{self, Attachment, Slot},
+    nic::{census::Presence, namespace},
+    offload::{Attachment, Slot},
+    transaction::{Scope, Subject, subject},
 };
 
 /// An attachment, and where it is.
@@ -40,40 +40,43 @@ impl From<Unreadable> for Error {
 /// All attachments in the network namespace of this name, where this process is by now, or without
 /// a name in every one; and those that cannot be read.
 pub(super) fn all(netns: Option<&str>) -> Result<(Vec<Located>, Vec<Unreadable>)> {
+    let scope = if netns.is_some() { Scope::Here } else { Scope::Machine };
     let here = namespace::current_cookie()?;
     let (mut located, mut unreadable) = (Vec::new(), Vec::new());
-    let slots = Slot::all()?.into_iter().chain(at_work()?);
-    for slot in slots.filter(|slot| netns.is_none() || slot.netns == here) {
-        let ifindex = slot.ifindex;
-        let (name, other) = locate(&slot, here)?;
-        let netns = other.or_else(|| netns.map(str::to_owned));
-        match Attachment::of(slot) {
-            Ok(Some(attachment)) => {
-                let name = name.unwrap_or_else(|| attachment.recorded_name());
-                located.push(Located { attachment, name, netns });
-            }
+    for subject in subject::attached(scope)? {
+        let netns = other_netns(&subject, here).or_else(|| netns.map(str::to_owned));
+        let ifindex = subject.ifindex();
+        let Subject { name, slot: Some(slot), .. } = subject else { continue };
+        match read(slot) {
+            Ok(Some(attachment)) => located.push(Located { attachment, name, netns }),
             Ok(None) => {}
-            Err(error) => {
-                let name = name.unwrap_or_else(|| format!("interface {ifindex}"));
-                unreadable.push(Unreadable { ifindex, name, netns, error });
-            }
+            Err(error) => unreadable.push(Unreadable { ifindex, name, netns, error }),
         }
     }
     Ok((located, unreadable))
 }
 
-/// Slots that are half made or half removed while programs of theirs run.
-fn at_work() -> Result<impl Iterator<Item = Slot>> {
-    let runs = move |slot: &Slot| {
-        let attachment = Attachment::of(slot.clone()).ok().flatten();
-        attachment.is_some_and(|attachment| !attachment.is_stale())
-    };
-    Ok(offload::half_made()?.into_iter().filter(runs))
+/// What is attached there; also what is half made or half removed, while programs of it run.
+fn read(slot: Slot) -> Result<Option<Attachment>> {
+    if slot.exists()? {
+        return Attachment::of(slot);
+    }
+    let at_work = Attachment::of(slot.staging()).ok().flatten();
+    Ok(at_work.filter(|attachment| !attachment.is_stale()))
+}
+
+/// What the network namespace of an interface is called, unless it is this one.
+fn other_netns(subject: &Subject, here: u64) -> Option<String> {
+    match &subject.presence {
+        Presence::There(place) => place.netns_name.clone(),
+        _ if subject.netns_cookie == here => None,
+        _ => Some(format!("cookie {}", subject.netns_cookie)),
+    }
 }
 
 /// The attachments of these interfaces in the present namespace, which `--netns` called `netns`.
 pub(super) fn named(names: &[String], netns: Option<&str>) -> Result<Vec<Located>> {
-    target::slots(names, namespace::current_cookie()?)?
+    target::slots(names)?
         .into_iter()
         .map(|(name, slot)| match Attachment::of(slot) {
             Ok(Some(attachment)) => {
@@ -83,23 +86,6 @@ pub(super) fn named(names: &[String], netns: Option<&str>) -> Result<Vec<Located
             Err(error) => Err(error.while_doing(name)),
         })
         .collect()
-}
-
-/// The name of an interface now, and of its network namespace unless that is `here`. The first is
-/// `None` if it is gone.
-fn locate(slot: &Slot, here: u64) -> Result<(Option<String>, Option<String>)> {
-    let name = || match Links::open().and_then(|mut links| links.by_index(slot.ifindex)) {
-        Ok(link) => Ok(Some(link.name)),
-        Err(error) if error.is_gone() => Ok(None),
-        Err(error) => Err(error.while_doing(format_args!("read interface {}", slot.ifindex))),
-    };
-    if slot.netns == here {
-        return Ok((name()?, None));
-    }
-    let Some(netns) = namespace::name_of_cookie(slot.netns)? else {
-        return Ok((None, Some(format!("cookie {}", slot.netns))));
-    };
-    Ok((NetNs::named(&netns)?.run(name)??, Some(netns)))
 }
 
 /// The counters of these interfaces, now; without names, of all there are, and the error of the
@@ -136,7 +122,7 @@ fn snapshot(located: Located) -> Result<Snapshot> {
     let policy = attachment.policy().map_err(|error| error.while_doing(&name))?;
     Ok(Snapshot {
         name,
-        ifindex: attachment.slot().ifindex,
+        ifindex: attachment.ifindex(),
         netns,
         mode: attachment.state().to_owned(),
         policy,

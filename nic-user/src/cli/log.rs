@@ -32,7 +32,7 @@ pub(super) struct Args {
     interface: Option<String>,
 
     /// The network namespace that the interface is in, as `ip netns` names it
-    #[arg(long, value_name = "NAME", value_parser = name::utf8())]
+    #[arg(long, value_name = "NAME", value_parser = name::namespace())]
     netns: Option<String>,
 
     /// Print one JSON document a line (`nicctl schema log`)

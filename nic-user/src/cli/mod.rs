@@ -27,6 +27,7 @@ mod target;
 
 use std::{
     io::{self, Write},
+    path::PathBuf,
     process::ExitCode,
 };
 
@@ -47,6 +48,11 @@ Examples:
   nicctl detach eth0"
 )]
 struct Cli {
+    /// The bpffs that what is attached is pinned in; by default the one on /sys/fs/bpf, or where
+    /// there is none, as inside of `ip netns exec`, the first process's
+    #[arg(long, value_name = "DIR", global = true, env = "NICCTL_BPFFS", hide_env_values = true)]
+    bpffs: Option<PathBuf>,
+
     #[command(subcommand)]
     command: Command,
 }
@@ -100,11 +106,16 @@ impl Command {
 pub fn main() -> ExitCode {
     let cli = command().try_get_matches().and_then(|matches| {
         let name = matches.subcommand_name().unwrap_or_default().to_owned();
-        Ok((name, Cli::from_arg_matches(&matches)?.command))
+        Ok((name, Cli::from_arg_matches(&matches)?))
     });
     let code = match (offload::refuse_those_of_a_file(), cli) {
         (Err(error), _) => exit::code("", &Err(error.into()), Ok(())),
-        (Ok(()), Ok((name, command))) => run(&name, command),
+        (Ok(()), Ok((name, Cli { bpffs, command }))) => {
+            if let Some(bpffs) = bpffs {
+                offload::choose_bpffs(bpffs);
+            }
+            run(&name, command)
+        }
         (Ok(()), Err(error)) => answer(&error),
     };
     ExitCode::from(code)

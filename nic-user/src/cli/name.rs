@@ -8,6 +8,15 @@ use crate::netlink;
 
 /// The name of an interface, which may be any bytes; those that are not UTF-8 are escaped.
 pub(super) fn interface() -> impl TypedValueParser<Value = String> {
+    bytes()
+}
+
+/// The name of a network namespace: the same.
+pub(super) fn namespace() -> impl TypedValueParser<Value = String> {
+    bytes()
+}
+
+fn bytes() -> impl TypedValueParser<Value = String> {
     OsStringValueParser::new().map(|name| match name.into_string() {
         Ok(name) => name,
         Err(name) => netlink::name::text(name.as_bytes()),

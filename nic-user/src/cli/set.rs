@@ -6,7 +6,7 @@ use super::{
     name,
     settings::{self, CarryOutArgs, InterfaceArgs},
 };
-use crate::control::wanted;
+use crate::control::{Owner, wanted};
 
 /// Change settings of an interface: all of those that are named, or none
 ///
@@ -36,5 +36,5 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let desired = wanted::from_arguments(&args.settings)?;
     let mut device = args.interface.open()?;
-    settings::carry_out(&mut device, &desired, &args.options, out)
+    settings::carry_out(&mut device, &desired, &Owner::Set, &args.options, out)
 }

@@ -1,25 +1,20 @@
 //! What the commands that change settings have in common: from arguments to a plan to its text.
 
-use std::{
-    collections::BTreeMap,
-    io::{self, Write},
-};
+use std::io::{self, Write};
 
 use clap::Args;
 
 use super::{name, target};
 use crate::{
     control::{
-        self, Context, Desired, Device, Journals, KernelDevice, Plan, Profile, Report,
-        journal::{Found, Obtained},
+        self, Context, Desired, Device, Journals, KernelDevice, Owner, Plan, Profile, Report,
         model::{ApplyDocument, PlanDocument},
         text,
     },
-    error::Result,
+    error::{Kind, Result},
     nic::{InterfaceName, Nic},
-    offload::Lock,
     report::{json, style::Style},
-    transaction::Present,
+    transaction::{self, Present, Subject, Wanted, subject},
 };
 
 /// The interface whose settings are meant: itself, not what is below it.
@@ -30,7 +25,7 @@ pub(super) struct InterfaceArgs {
     interface: String,
 
     /// The network namespace that the interface is in, as `ip netns` names it
-    #[arg(long, value_name = "NAME", value_parser = name::utf8())]
+    #[arg(long, value_name = "NAME", value_parser = name::namespace())]
     netns: Option<String>,
 }
 
@@ -60,24 +55,18 @@ pub(super) fn plan(
     journals: &Journals,
 ) -> Result<Plan> {
     let identity = device.identity();
-    let obtained = obtained(journals, device)?;
+    let journal = match journals.find(&identity) {
+        // Who may not read it may not change anything, either.
+        Err(error) if error.kind() == Kind::NotPermitted => None,
+        journal => journal?,
+    };
+    let obtained = journal.map(|journal| journal.obtained).unwrap_or_default();
     let current = device.read()?;
     let Present { xdp, limits } = Present::on(device.nic())?;
     let around = &device.surroundings();
     let context =
         Context { identity: &identity, xdp, limits: &limits, around, obtained: &obtained };
     control::plan(desired, &current, &context)
-}
-
-/// What the device made of wishes before; nothing, if the journal is about another one.
-fn obtained(
-    journals: &Journals,
-    device: &KernelDevice,
-) -> Result<BTreeMap<crate::nic::setting::Key, Obtained>> {
-    Ok(match journals.find(&device.identity())? {
-        Found::Same(journal) => journal.obtained,
-        Found::Nothing | Found::Other { .. } => BTreeMap::new(),
-    })
 }
 
 pub(super) fn write_plan(plan: &Plan, as_json: bool, out: &mut dyn Write) -> io::Result<()> {
@@ -92,6 +81,7 @@ pub(super) fn write_plan(plan: &Plan, as_json: bool, out: &mut dyn Write) -> io:
 pub(super) fn carry_out(
     device: &mut KernelDevice,
     desired: &Desired,
+    owner: &Owner,
     options: &CarryOutArgs,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
@@ -100,11 +90,22 @@ pub(super) fn carry_out(
         let plan = plan(device, desired, &journals)?;
         return Ok(write_plan(&plan, options.json, out)?);
     }
-    let _lock = Lock::take(target::say_waiting)?;
+    let _lock = transaction::lock(&journals, target::say_waiting)?;
     let plan = plan(device, desired, &journals)?;
-    let mut report = control::apply(device, &plan, &journals)?;
+    let mut report = control::apply(device, &plan, owner, &journals)?;
+    for former in subject::former_settings(&report.interface, &journals)? {
+        forget(&former, &journals, &mut report.notes)?;
+    }
     write_report(&report, options.json, out)?;
     report.error().map_or(Ok(()), |error| Err(error.into()))
+}
+
+/// The settings of an interface that had the name of this one are gone with it.
+fn forget(former: &Subject, journals: &Journals, notes: &mut Vec<String>) -> Result<()> {
+    if transaction::settings(former, Wanted::Forget, journals, false)?.is_some() {
+        notes.push(format!("the journal of a former {} is removed", former.name));
+    }
+    Ok(())
 }
 
 fn write_report(report: &Report, as_json: bool, out: &mut dyn Write) -> io::Result<()> {

@@ -43,7 +43,7 @@ pub(super) struct Args {
     interfaces: Vec<String>,
 
     /// The network namespace that the interfaces are in, as `ip netns` names it
-    #[arg(long, value_name = "NAME", value_parser = name::utf8())]
+    #[arg(long, value_name = "NAME", value_parser = name::namespace())]
     netns: Option<String>,
 
     /// Show rates every SECS seconds, 0.1 to 86400, until interrupted

@@ -3,8 +3,9 @@
 use crate::{
     error::{Error, Kind, Result},
     nic::{self, InterfaceName, Nic, namespace::NetNs, resolve},
-    offload::{Attachment, Slot},
+    offload::Slot,
     report::terminal::say,
+    transaction::{Scope, Subject, subject},
 };
 
 /// Goes to the network namespace of that name, with everything this process does from now on.
@@ -39,22 +40,23 @@ fn push(nics: &mut Vec<Nic>, nic: Nic) {
 }
 
 /// The slots that `names` stand for: of interfaces in the present namespace, or of ones that were
-/// there when nicctl attached to them and are gone.
-pub(super) fn slots(names: &[String], netns: u64) -> Result<Vec<(String, Slot)>> {
+/// called so when nicctl attached to them.
+pub(super) fn slots(names: &[String]) -> Result<Vec<(String, Slot)>> {
     let mut slots = Vec::new();
     for name in names {
         match interfaces(std::slice::from_ref(name)) {
             Ok((nics, _)) => {
                 for nic in nics {
-                    slots.push((nic.name().to_owned(), Slot::new(netns, nic.ifindex())));
+                    slots.push((nic.name().to_owned(), Slot::of(&nic.link)?));
                 }
             }
             Err(error) if error.kind() == Kind::NotFound => {
-                let recorded = recorded(name, netns)?;
+                let recorded = recorded(name)?;
                 if recorded.is_empty() {
                     return Err(error);
                 }
-                slots.extend(recorded.iter().map(|found| (name.clone(), found.slot().clone())));
+                let found = recorded.into_iter().filter_map(|subject| subject.slot);
+                slots.extend(found.map(|slot| (name.clone(), slot)));
             }
             Err(error) => return Err(error),
         }
@@ -62,11 +64,11 @@ pub(super) fn slots(names: &[String], netns: u64) -> Result<Vec<(String, Slot)>>
     Ok(slots)
 }
 
-/// What was attached to interfaces that were called `name` then.
-pub(super) fn recorded(name: &str, netns: u64) -> Result<Vec<Attachment>> {
-    let here = Slot::all()?.into_iter().filter(|slot| slot.netns == netns);
-    let attachments = here.filter_map(|slot| Attachment::of(slot).ok().flatten());
-    Ok(attachments.filter(|attachment| attachment.recorded_name() == name).collect())
+/// Interfaces of the present namespace, or that were there, and were called `name` when nicctl
+/// attached to them.
+pub(super) fn recorded(name: &str) -> Result<Vec<Subject>> {
+    let attached = subject::attached(Scope::Here)?.into_iter();
+    Ok(attached.filter(|subject| subject.recorded_name == name).collect())
 }
 
 /// The error for an interface that nothing is attached to.

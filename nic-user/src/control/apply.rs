@@ -3,10 +3,14 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use super::{
     device::Device,
     give_back::{GivenBack, Left, give_back},
-    journal::{Durability, Found, Journal, Journals, Obtained, Phase, StepState},
+    journal::{Durability, Journal, Journals, Obtained, Phase},
+    kept::{Kept, Owner},
     plan::{self, Change, Plan, Step},
 };
 use crate::{
@@ -33,6 +37,24 @@ pub enum Outcome {
     /// The driver does not have it, and it was only wanted where it can be had: what the kernel
     /// says.
     LeftOut(String),
+}
+
+/// What became of one step, in a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum StepState {
+    /// It has not begun.
+    Planned,
+    /// It was written and read back.
+    Done,
+    /// The driver does not have it, and it was only wanted where it can be had.
+    Skipped,
+    /// The kernel refused it.
+    Failed,
+    /// It was done, and taken back.
+    Undone,
+    /// It was done, and could not be taken back.
+    UndoFailed,
 }
 
 /// What became of one step.
@@ -98,17 +120,23 @@ impl Report {
     }
 }
 
-/// Carries out `plan`. A step that fails ends it, and everything is made what it was before.
+/// Carries out `plan` in the name of `owner`. A step that fails ends it, and everything is made
+/// what it was before.
 ///
 /// The journal is on disk before the first step. Where one from an earlier apply is there, its
-/// originals stay the ones that [`restore`](super::restore()) gives back.
+/// originals stay the ones that are given back.
 ///
 /// # Errors
 ///
-/// The journal can not be written or read: nothing was changed. All other failures are in the
+/// The journal cannot be written or read: nothing was changed. All other failures are in the
 /// report.
-pub fn apply(device: &mut dyn Device, plan: &Plan, journals: &Journals) -> Result<Report> {
-    apply_then(device, plan, journals, || Ok(()))
+pub fn apply(
+    device: &mut dyn Device,
+    plan: &Plan,
+    owner: &Owner,
+    journals: &Journals,
+) -> Result<Report> {
+    apply_then(device, plan, owner, journals, || Ok(()))
 }
 
 /// Carries out `plan`, and then does `then`, which needs it: if that fails, the plan is undone as
@@ -120,6 +148,7 @@ pub fn apply(device: &mut dyn Device, plan: &Plan, journals: &Journals) -> Resul
 pub fn apply_then(
     device: &mut dyn Device,
     plan: &Plan,
+    owner: &Owner,
     journals: &Journals,
     then: impl FnOnce() -> Result<()>,
 ) -> Result<Report> {
@@ -128,39 +157,19 @@ pub fn apply_then(
         report.failure = then().err();
         return Ok(report);
     }
-    let earlier = earlier(device, journals, plan, &mut report.notes)?;
-    let journal = Journal::begin(plan, earlier.as_ref());
+    let earlier = journals.find(&plan.identity)?;
+    let journal = Journal::begin(plan, owner, earlier.as_ref());
     journals.save(&journal, Durability::Synced)?;
     let mut run = Run { device, journals, journal, report };
-    match run.steps().and_then(|()| then()) {
+    let done = run.steps().and_then(|()| {
+        run.settle(plan, earlier.as_ref());
+        then()
+    });
+    match done {
         Ok(()) => run.journal.phase = Phase::Applied,
         Err(failure) => run.undo(plan, failure),
     }
     run.finish(earlier)
-}
-
-/// The journal of an earlier apply to the same interface. One of another interface that is no more
-/// is of no use to anyone: it is removed, and that is told.
-fn earlier(
-    device: &dyn Device,
-    journals: &Journals,
-    plan: &Plan,
-    notes: &mut Vec<String>,
-) -> Result<Option<Journal>> {
-    match journals.find(&plan.identity)? {
-        Found::Nothing => Ok(None),
-        Found::Same(journal) => Ok(Some(*journal)),
-        Found::Other { difference, identity, path } => {
-            // One with another name, or in another namespace, may still be there.
-            let same_place = path == journals.path(&plan.identity);
-            if same_place || difference.is_end_of_settings(device) {
-                journals.remove_file(&path)?;
-                let name = identity.name;
-                notes.push(format!("the journal of a former {name} is removed: {difference}"));
-            }
-            Ok(None)
-        }
-    }
 }
 
 impl StepReport {
@@ -178,17 +187,29 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn steps(&mut self) -> Result<()> {
-        for index in 0..self.report.steps.len() {
-            let done = self.step(index);
-            if let (Some(entry), Some(report)) =
-                (self.journal.steps.get_mut(index), self.report.steps.get(index))
-            {
-                entry.state = report.state;
+        (0..self.report.steps.len()).try_for_each(|index| self.step(index))
+    }
+
+    /// Notes what became of everything that was touched. What is not known counts as nicctl's.
+    fn settle(&mut self, plan: &Plan, earlier: Option<&Journal>) {
+        let Ok(current) = self.device.read() else { return };
+        for (key, before) in &plan.touched {
+            let Some(now) = current.get(key) else { continue };
+            let is_untouched = plan.changes().all(|change| change.key != *key)
+                && plan::same(key, before, &now.state());
+            match earlier.and_then(|earlier| earlier.settings.get(key)) {
+                Some(kept) if is_untouched => {
+                    self.journal.settings.insert(key.clone(), kept.clone());
+                }
+                None if is_untouched => {
+                    self.journal.settings.remove(key);
+                }
+                _ => {
+                    let settle = |kept: &mut Kept| kept.settle(now.state());
+                    self.journal.settings.entry(key.clone()).and_modify(settle);
+                }
             }
-            done?;
-            self.journals.save(&self.journal, Durability::Lazy)?;
         }
-        Ok(())
     }
 
     fn step(&mut self, index: usize) -> Result<()> {
@@ -235,9 +256,6 @@ impl Run<'_> {
                 report.state = state_after_undo(&report.step, &given);
             }
         }
-        for (entry, report) in self.journal.steps.iter_mut().zip(&self.report.steps) {
-            entry.state = report.state;
-        }
         self.report.failure = Some(match given.vanished {
             Some(vanished) => vanished.while_doing(failure.to_string()),
             None => failure,
@@ -258,7 +276,7 @@ impl Run<'_> {
             Some(earlier) if undone || changed_nothing => {
                 self.journals.save(&earlier, Durability::Lazy)
             }
-            None if undone || changed_nothing => self.journals.remove(&self.journal.identity),
+            None if undone || changed_nothing => self.journals.remove(&self.journal),
             _ => self.journals.save(&self.journal, Durability::Lazy),
         };
         if let Err(error) = saved {

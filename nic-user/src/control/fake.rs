@@ -63,8 +63,6 @@ pub(crate) struct Fake {
     pub(crate) reads: usize,
     /// Whether a user has set the table of flows (`IFF_RXFH_CONFIGURED`).
     pub(crate) table_is_set: bool,
-    /// Indices of other interfaces of its network namespace.
-    pub(crate) others: Vec<u32>,
     gone: bool,
 }
 
@@ -73,6 +71,7 @@ impl Fake {
         let settings =
             settings.iter().map(|(key, setting)| (key.parse().unwrap(), setting.clone())).collect();
         let identity = Identity {
+            id: crate::nic::identity::InterfaceId::fake(7001),
             name: "eth0".into(),
             ifindex: 3,
             mac: Some("02:00:00:00:00:01".into()),
@@ -92,7 +91,6 @@ impl Fake {
             writes: Vec::new(),
             reads: 0,
             table_is_set: false,
-            others: Vec::new(),
             gone: false,
         }
     }
@@ -346,10 +344,6 @@ impl Device for Fake {
 
     fn identity(&self) -> Identity {
         self.identity.clone()
-    }
-
-    fn is_there(&self, ifindex: u32) -> bool {
-        !self.gone && self.others.contains(&ifindex)
     }
 
     fn speed(&self) -> Option<u32> {

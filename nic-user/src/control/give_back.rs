@@ -54,6 +54,8 @@ pub struct GivenBack {
     pub gone: Vec<Key>,
     /// The interface itself is gone, and its settings with it.
     pub vanished: Option<Error>,
+    /// Whether the kernel refused for lack of a privilege.
+    pub not_permitted: bool,
 }
 
 impl GivenBack {
@@ -65,7 +67,13 @@ impl GivenBack {
 
 /// Makes everything what it was.
 pub fn give_back(device: &mut dyn Device, originals: &BTreeMap<Key, Value>) -> GivenBack {
-    let mut run = Run { device, originals, first: BTreeMap::new(), errors: BTreeMap::new() };
+    let mut run = Run {
+        device,
+        originals,
+        first: BTreeMap::new(),
+        errors: BTreeMap::new(),
+        not_permitted: false,
+    };
     let mut last = Err(Error::failed("not read"));
     for round in 0..=ROUNDS {
         last = run.device.read();
@@ -115,6 +123,7 @@ pub(super) fn preview(originals: &BTreeMap<Key, Value>, current: &Settings) -> G
         left: unread(originals, current).collect(),
         gone: gone(originals, current),
         vanished: None,
+        not_permitted: false,
     }
 }
 
@@ -138,6 +147,8 @@ struct Run<'a> {
     first: BTreeMap<Key, Change>,
     /// What the kernel last said about each.
     errors: BTreeMap<Key, String>,
+    /// Whether it was a lack of privilege, of any.
+    not_permitted: bool,
 }
 
 impl Run<'_> {
@@ -182,6 +193,8 @@ impl Run<'_> {
         let values: Vec<(String, Value)> =
             changes.iter().map(|change| (change.key.name.clone(), change.to.clone())).collect();
         let error = self.device.write(group, &values).err();
+        self.not_permitted |=
+            error.as_ref().is_some_and(|error| matches!(error.errno, libc::EPERM | libc::EACCES));
         for change in changes {
             match &error {
                 Some(error) => self.errors.insert(change.key.clone(), error.to_string()),
@@ -191,7 +204,7 @@ impl Run<'_> {
     }
 
     fn outcome(mut self, last: crate::error::Result<Settings>) -> GivenBack {
-        let mut given = GivenBack::default();
+        let mut given = GivenBack { not_permitted: self.not_permitted, ..GivenBack::default() };
         match last {
             Err(error) if error.kind() == Kind::NotFound => given.vanished = Some(error),
             Err(error) => {

@@ -1,10 +1,13 @@
 //! What there was before nicctl came, on disk before anything is changed.
 //!
-//! One file an interface, named by its network namespace and its index, which a new name does not
-//! change. It is replaced as a whole, so that there is always either the old or the new one.
+//! One file an interface, named by its [`InterfaceId`](crate::nic::identity::InterfaceId), which
+//! neither a new name or address nor another network namespace changes. It is replaced as a whole,
+//! so that there is always either the old or the new one.
+
+mod first;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::{self, File},
     io::{self, Write},
     path::{Path, PathBuf},
@@ -13,12 +16,14 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    device::{Difference, Identity},
-    plan::{Change, Plan},
+    device::Identity,
+    kept::{Kept, Owner},
+    plan::Plan,
 };
 use crate::{
     error::{Error, Result},
     nic::{
+        identity::InterfaceKey,
         setting::{Key, Value},
         sysfs,
     },
@@ -29,7 +34,10 @@ use crate::{
 pub const SYSTEM_DIR: &str = "/var/lib/nicctl";
 
 /// Format of the file.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+
+/// What a journal is called while it is being written.
+const UNFINISHED: &str = "new";
 
 /// Thousands of settings fit; what is larger is not a journal.
 const MAX_BYTES: u64 = 16 << 20;
@@ -44,36 +52,8 @@ pub enum Phase {
     Applied,
     /// A step failed, and the others are being undone, or that was not possible.
     Undoing,
-    /// Everything is being given back, or that was interrupted or not possible.
+    /// Something is being given back, or that was interrupted or not possible.
     Restoring,
-}
-
-/// What became of one step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum StepState {
-    /// It has not begun, or was interrupted.
-    Planned,
-    /// It was written and read back.
-    Done,
-    /// The driver does not have it, and it was only wanted where it can be had.
-    Skipped,
-    /// The kernel refused it.
-    Failed,
-    /// It was done, and taken back.
-    Undone,
-    /// It was done, and could not be taken back.
-    UndoFailed,
-}
-
-/// One step in the journal.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct JournalStep {
-    /// What it changes.
-    pub changes: Vec<Change>,
-    /// What became of it.
-    pub state: StepState,
 }
 
 /// What a driver made of what it was asked, where that is not the same.
@@ -97,51 +77,55 @@ pub struct Journal {
     pub identity: Identity,
     /// How far it came.
     pub phase: Phase,
-    /// What everything was that nicctl changed, before it did so for the first time.
-    pub originals: BTreeMap<Key, Value>,
+    /// Everything that nicctl changed: what it was, and whose it is.
+    pub settings: BTreeMap<Key, Kept>,
     /// Where the device made something else of what it was asked.
     pub obtained: BTreeMap<Key, Obtained>,
-    /// The steps of the last apply.
-    pub steps: Vec<JournalStep>,
+    /// The file of an earlier format whose place this takes.
+    #[serde(skip)]
+    former: Option<PathBuf>,
 }
 
 impl Journal {
-    /// A journal for what `plan` is about to do. What an earlier one has as original stays so.
-    pub fn begin(plan: &Plan, earlier: Option<&Self>) -> Self {
-        let mut originals = plan.touched.clone();
-        originals.extend(earlier.iter().flat_map(|earlier| earlier.originals.clone()));
-        let step = |changes: &Vec<Change>| JournalStep {
-            changes: changes.clone(),
-            state: StepState::Planned,
-        };
-        Self {
+    /// A journal for what `plan` is about to do in the name of `owner`.
+    pub fn begin(plan: &Plan, owner: &Owner, earlier: Option<&Self>) -> Self {
+        let mut journal = Self {
             version: VERSION,
             written_by: env!("CARGO_PKG_VERSION").to_owned(),
             identity: plan.identity.clone(),
             phase: Phase::Applying,
-            originals,
+            settings: earlier.map(|earlier| earlier.settings.clone()).unwrap_or_default(),
             obtained: earlier.map(|earlier| earlier.obtained.clone()).unwrap_or_default(),
-            steps: plan.steps.iter().map(|planned| step(&planned.changes)).collect(),
+            former: earlier.and_then(|earlier| earlier.former.clone()),
+        };
+        for (key, now) in &plan.touched {
+            let kept = match journal.settings.get(key) {
+                Some(kept) => kept.begin(key, now, owner),
+                None => Kept::changed_by(owner.clone(), now.clone()),
+            };
+            journal.settings.insert(key.clone(), kept);
         }
+        journal
     }
 }
 
-/// What there is for an interface.
+/// A journal in its folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
-    /// Nothing: nicctl changed nothing.
-    Nothing,
-    /// Its journal.
-    Same(Box<Journal>),
-    /// The journal of another interface that had its place or its name.
-    Other {
-        /// What tells them apart.
-        difference: Difference,
-        /// The interface that it is about.
-        identity: Identity,
-        /// Where it is.
-        path: PathBuf,
-    },
+pub struct Noted {
+    /// What its file is called.
+    pub key: InterfaceKey,
+    /// The name that the interface had.
+    pub name: String,
+    /// Number of the network namespace that it was in.
+    pub netns_cookie: u64,
+    /// The boot that it is of.
+    pub boot_id: String,
+    /// How far nicctl came.
+    pub phase: Phase,
+    /// How many settings it can give back.
+    pub settings: usize,
+    /// Who changed them.
+    pub owners: BTreeSet<Owner>,
 }
 
 /// Whether a journal has to be there after a power failure.
@@ -170,82 +154,88 @@ impl Journals {
         Self::new(SYSTEM_DIR)
     }
 
-    /// What there is for this interface.
+    /// The journal of an interface, if nicctl has changed anything on it since the machine was
+    /// started.
     ///
     /// # Errors
     ///
-    /// Its journal can not be read, is damaged, or was written by another version.
-    pub fn find(&self, interface: &Identity) -> Result<Found> {
-        let path = self.path(interface);
-        if let Some(journal) = load(&path)? {
-            match journal.identity.difference(interface) {
-                None => return Ok(Found::Same(Box::new(journal))),
-                // After a boot, the index may be anyone's.
-                Some(Difference::Boot) if journal.identity.name != interface.name => {}
-                Some(difference) => {
-                    return Ok(Found::Other { difference, identity: journal.identity, path });
-                }
+    /// It cannot be read, is damaged, or was written by another version.
+    pub fn find(&self, interface: &Identity) -> Result<Option<Journal>> {
+        let Identity { id, netns_cookie: netns, ifindex, .. } = *interface;
+        for key in [InterfaceKey::Id(id), InterfaceKey::Place { netns, ifindex }] {
+            let path = self.path(key);
+            let found = load(&path)?.and_then(|file| file.into_journal(interface, &path));
+            if found.is_some() {
+                return Ok(found);
             }
         }
-        Ok(self.former(interface)?.unwrap_or(Found::Nothing))
+        Ok(None)
     }
 
-    /// The journal of the interface that has this index in the network namespace with this cookie,
-    /// or had before the machine was started again.
+    /// What there is of the journal of this name.
     ///
     /// # Errors
     ///
     /// As [`find`](Self::find).
-    pub fn at(&self, netns_cookie: u64, ifindex: u32) -> Result<Option<Journal>> {
-        load(&self.place(netns_cookie, ifindex))
+    pub fn at(&self, key: InterfaceKey) -> Result<Option<Noted>> {
+        Ok(load(&self.path(key))?.map(|file| file.noted(key)))
     }
 
-    /// All journals, by their paths, and why they can not be read.
+    /// All journals, by their paths, and why they cannot be read.
     ///
     /// # Errors
     ///
     /// The folder cannot be read.
-    pub fn all(&self) -> Result<Vec<(PathBuf, Result<Journal>)>> {
-        let journals = self.paths()?.into_iter();
-        Ok(journals.filter_map(|path| Some((path.clone(), load(&path).transpose()?))).collect())
+    pub fn all(&self) -> Result<Vec<(PathBuf, Result<Noted>)>> {
+        Ok(self.names()?.iter().filter_map(|name| self.noted(name)).collect())
     }
 
-    fn paths(&self) -> Result<Vec<PathBuf>> {
-        let names = sysfs::names(&self.dir);
-        let names =
-            names.map_err(|error| Error::io(format!("read {}", self.dir.display()), &error))?;
-        let paths = names.into_iter().map(|name| self.dir.join(name));
-        Ok(paths.filter(|path| path.extension().is_some_and(|e| e == "json")).collect())
+    /// Removes what processes that were killed had not finished writing, of every interface. Only
+    /// under the lock.
+    ///
+    /// # Errors
+    ///
+    /// The folder cannot be read or written, or is not to be believed.
+    pub fn clear_unfinished(&self) -> Result<()> {
+        trusted::folder(&self.dir)?;
+        let unfinished = self.names()?.into_iter().map(|name| self.dir.join(name));
+        unfinished
+            .filter(|path| path.extension().is_some_and(|extension| extension == UNFINISHED))
+            .try_for_each(|path| self.remove_file(&path))
     }
 
-    /// The journal of one that looks like this interface, and is not at its place.
-    fn former(&self, interface: &Identity) -> Result<Option<Found>> {
-        Ok(self.paths()?.into_iter().find_map(|path| {
-            // What is damaged is told to whom it concerns.
-            let identity = load(&path).ok()??.identity;
-            let same_name = identity.name == interface.name;
-            let same_place = identity.netns_cookie == interface.netns_cookie;
-            let same_mac = identity.mac.is_some() && identity.mac == interface.mac;
-            let difference = identity.difference(interface)?;
-            let is_former = same_name && (same_place || same_mac);
-            is_former.then_some(Found::Other { difference, identity, path })
-        }))
+    fn names(&self) -> Result<Vec<String>> {
+        sysfs::names(&self.dir)
+            .map_err(|error| Error::io(format!("read {}", self.dir.display()), &error))
+    }
+
+    fn noted(&self, name: &str) -> Option<(PathBuf, Result<Noted>)> {
+        let key = name.strip_suffix(".json")?;
+        let path = self.dir.join(name);
+        let noted = load(&path).transpose()?.and_then(|file| {
+            let key = key.parse().map_err(|_| {
+                Error::failed(format!("{} is not what a journal is called", path.display()))
+            })?;
+            Ok(file.noted(key))
+        });
+        Some((path, noted))
     }
 
     /// Puts a journal in the place of the one there is.
     ///
     /// # Errors
     ///
-    /// The folder can not be written.
+    /// The folder cannot be written.
     pub fn save(&self, journal: &Journal, durability: Durability) -> Result<()> {
-        let path = self.path(&journal.identity);
+        let path = self.path_of(journal);
         let action = || format!("write journal {}", path.display());
         trusted::make_folder(&self.dir).map_err(|error| error.while_doing(action()))?;
-        self.replace(&path, journal, durability).map_err(|error| Error::io(action(), &error))
+        self.replace(&path, journal, durability).map_err(|error| Error::io(action(), &error))?;
+        journal.former.as_deref().map_or(Ok(()), |former| self.remove_file(former))
     }
 
     fn replace(&self, path: &Path, journal: &Journal, durability: Durability) -> io::Result<()> {
-        let new = path.with_extension("new");
+        let new = path.with_extension(UNFINISHED);
         let mut file = trusted::create(&new)?;
         file.write_all(&serde_json::to_vec_pretty(journal)?)?;
         if durability == Durability::Synced {
@@ -258,21 +248,26 @@ impl Journals {
         }
     }
 
-    /// Removes the journal of an interface; that there is none is a success.
+    /// Removes a journal; that there is none is a success.
     ///
     /// # Errors
     ///
-    /// The folder can not be written.
-    pub fn remove(&self, interface: &Identity) -> Result<()> {
-        self.remove_file(&self.path(interface))
+    /// The folder cannot be written.
+    pub fn remove(&self, journal: &Journal) -> Result<()> {
+        self.remove_file(&self.path_of(journal))?;
+        journal.former.as_deref().map_or(Ok(()), |former| self.remove_file(former))
     }
 
-    /// Removes one journal by its path.
+    /// Removes the journal of this name; that there is none is a success.
     ///
     /// # Errors
     ///
-    /// The folder can not be written.
-    pub fn remove_file(&self, path: &Path) -> Result<()> {
+    /// The folder cannot be written.
+    pub fn forget(&self, key: InterfaceKey) -> Result<()> {
+        self.remove_file(&self.path(key))
+    }
+
+    fn remove_file(&self, path: &Path) -> Result<()> {
         let removed = match fs::remove_file(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             removed => removed,
@@ -286,17 +281,52 @@ impl Journals {
         File::open(&self.dir)?.sync_all()
     }
 
-    /// Where the journal of an interface is.
-    pub fn path(&self, interface: &Identity) -> PathBuf {
-        self.place(interface.netns_cookie, interface.ifindex)
+    fn path_of(&self, journal: &Journal) -> PathBuf {
+        self.path(InterfaceKey::Id(journal.identity.id))
     }
 
-    fn place(&self, netns_cookie: u64, ifindex: u32) -> PathBuf {
-        self.dir.join(format!("{netns_cookie}-{ifindex}.json"))
+    fn path(&self, key: InterfaceKey) -> PathBuf {
+        self.dir.join(format!("{key}.json"))
     }
 }
 
-fn load(path: &Path) -> Result<Option<Journal>> {
+/// What a file can hold.
+enum Format {
+    Now(Box<Journal>),
+    First(Box<first::Journal>),
+}
+
+impl Format {
+    /// The journal, if it is about this interface.
+    fn into_journal(self, interface: &Identity, path: &Path) -> Option<Journal> {
+        match self {
+            Self::Now(journal) => {
+                (journal.identity.boot_id == interface.boot_id).then_some(*journal)
+            }
+            Self::First(journal) => journal.of(interface, path),
+        }
+    }
+
+    fn noted(self, key: InterfaceKey) -> Noted {
+        match self {
+            Self::Now(journal) => {
+                let Journal { identity, phase, settings, .. } = *journal;
+                Noted {
+                    key,
+                    name: identity.name,
+                    netns_cookie: identity.netns_cookie,
+                    boot_id: identity.boot_id,
+                    phase,
+                    settings: settings.len(),
+                    owners: settings.values().flat_map(Kept::owners).cloned().collect(),
+                }
+            }
+            Self::First(journal) => journal.noted(key),
+        }
+    }
+}
+
+fn load(path: &Path) -> Result<Option<Format>> {
     let action = format!("read journal {}", path.display());
     let read = || match path.parent().map(trusted::folder).transpose()? {
         Some(true) => trusted::read(path, MAX_BYTES),
@@ -317,17 +347,21 @@ struct AnyVersion {
 
 const LOSE: &str = "what was changed stays as it is if you remove";
 
-fn decode(bytes: &[u8]) -> Result<Journal, (String, String)> {
+fn decode(bytes: &[u8]) -> Result<Format, (String, String)> {
     let damaged = |error: serde_json::Error| (format!("it is damaged: {error}"), LOSE.to_owned());
     let any: AnyVersion = serde_json::from_slice(bytes).map_err(damaged)?;
-    if any.version != VERSION {
-        let by = any.written_by.unwrap_or_else(|| "unknown".to_owned());
-        return Err((
-            format!("its format is {}; this nicctl knows {VERSION}", any.version),
-            format!("use the nicctl that wrote it (version {by}); or {LOSE}"),
-        ));
-    }
-    serde_json::from_slice(bytes).map_err(damaged)
+    let read = match any.version {
+        VERSION => serde_json::from_slice(bytes).map(Format::Now),
+        first::VERSION => serde_json::from_slice(bytes).map(Format::First),
+        version => {
+            let by = any.written_by.unwrap_or_else(|| "unknown".to_owned());
+            return Err((
+                format!("its format is {version}; this nicctl knows {VERSION}"),
+                format!("use the nicctl that wrote it (version {by}); or {LOSE}"),
+            ));
+        }
+    };
+    read.map_err(damaged)
 }
 
 #[cfg(test)]
@@ -335,10 +369,11 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::error::Kind;
+    use crate::{error::Kind, nic::identity::InterfaceId};
 
     fn identity() -> Identity {
         Identity {
+            id: InterfaceId::fake(7001),
             name: "eth0".into(),
             ifindex: 3,
             mac: Some("02:00:00:00:00:01".into()),
@@ -361,81 +396,83 @@ mod tests {
         (folder, journals)
     }
 
+    fn begin(touched: &[(&str, u64)]) -> Journal {
+        Journal::begin(&plan(touched), &Owner::Set, None)
+    }
+
     #[test]
     fn what_is_saved_is_found_until_it_is_removed() {
         let (_folder, journals) = journals();
-        assert_eq!(journals.find(&identity()).unwrap(), Found::Nothing);
-        let journal = Journal::begin(&plan(&[("ring.rx", 256)]), None);
+        assert_eq!(journals.find(&identity()).unwrap(), None);
+        let journal = begin(&[("ring.rx", 256)]);
         for durability in [Durability::Synced, Durability::Lazy] {
             journals.save(&journal, durability).unwrap();
-            let found = journals.find(&identity()).unwrap();
-            assert_eq!(found, Found::Same(Box::new(journal.clone())));
+            assert_eq!(journals.find(&identity()).unwrap().as_ref(), Some(&journal));
         }
-        journals.remove(&identity()).unwrap();
-        journals.remove(&identity()).unwrap();
-        assert_eq!(journals.find(&identity()).unwrap(), Found::Nothing);
+        let noted = journals.all().unwrap().remove(0).1.unwrap();
+        assert_eq!((noted.key.to_string().as_str(), noted.settings), ("7001", 1));
+        assert_eq!(noted.owners, BTreeSet::from([Owner::Set]));
+        journals.remove(&journal).unwrap();
+        journals.remove(&journal).unwrap();
+        assert_eq!(journals.find(&identity()).unwrap(), None);
     }
 
     #[test]
     fn the_oldest_originals_stay() {
-        let earlier = Journal::begin(&plan(&[("ring.rx", 256)]), None);
-        let later = Journal::begin(&plan(&[("ring.rx", 512), ("ring.tx", 64)]), Some(&earlier));
-        let original = |key: &str| later.originals[&key.parse::<Key>().unwrap()].clone();
+        let earlier = begin(&[("ring.rx", 256)]);
+        let next = plan(&[("ring.rx", 512), ("ring.tx", 64)]);
+        let later = Journal::begin(&next, &Owner::Attach, Some(&earlier));
+        let original = |key: &str| later.settings[&key.parse::<Key>().unwrap()].original.clone();
         assert_eq!(original("ring.rx"), 256_u64.into());
         assert_eq!(original("ring.tx"), 64_u64.into());
     }
 
-    fn found_by(change: fn(&mut Identity)) -> Found {
+    #[test]
+    fn an_interface_is_itself_whatever_else_is_new_about_it() {
         let (_folder, journals) = journals();
-        let journal = Journal::begin(&plan(&[("ring.rx", 256)]), None);
-        journals.save(&journal, Durability::Lazy).unwrap();
-        let mut now = identity();
-        change(&mut now);
-        journals.find(&now).unwrap()
-    }
-
-    #[test]
-    fn an_interface_with_a_new_name_is_the_same() {
-        assert!(matches!(found_by(|id| id.name = "wan0".into()), Found::Same(_)));
-    }
-
-    #[test]
-    fn another_interface_is_told_apart() {
-        let difference = |change| match found_by(change) {
-            Found::Other { difference, .. } => Some(difference),
-            Found::Same(_) => panic!("the same"),
-            Found::Nothing => None,
+        journals.save(&begin(&[("ring.rx", 256)]), Durability::Lazy).unwrap();
+        let is_found = |change: fn(&mut Identity)| {
+            let mut now = identity();
+            change(&mut now);
+            journals.find(&now).unwrap().is_some()
         };
-        assert_eq!(difference(|id| id.boot_id = "boot-2".into()), Some(Difference::Boot));
-        assert_eq!(difference(|id| id.mac = None), Some(Difference::Mac));
-        assert_eq!(difference(|id| id.driver = Some("ixgbe".into())), Some(Difference::Hardware));
-        assert_eq!(
-            difference(|id| id.ifindex = 4),
-            Some(Difference::Index { was: 3, is: 4 }),
-            "made anew"
-        );
-        assert_eq!(difference(|id| id.netns_cookie = 8), Some(Difference::Namespace), "moved");
-        // A container's eth0 has nothing to do with another's.
-        assert_eq!(
-            difference(|id| {
-                id.netns_cookie = 8;
-                id.mac = Some("02:00:00:00:00:02".into());
-            }),
-            None
-        );
-        // After a boot, the index belongs to someone else.
-        assert_eq!(
-            difference(|id| {
-                id.boot_id = "boot-2".into();
-                id.name = "eth9".into();
-            }),
-            None
-        );
+        assert!(is_found(|now| now.name = "wan0".into()));
+        assert!(is_found(|now| now.mac = None));
+        assert!(is_found(|now| (now.netns_cookie, now.ifindex) = (8, 9)));
+        assert!(!is_found(|now| now.id = InterfaceId::fake(7002)));
+        assert!(!is_found(|now| now.boot_id = "boot-2".into()));
+    }
+
+    /// A journal as the first format has it.
+    const FIRST: &str = r#"{
+        "version": 1, "written_by": "0.1.0", "phase": "applied",
+        "identity": {"name": "eth0", "ifindex": 3, "mac": "02:00:00:00:00:01", "driver": "igb",
+            "bus": null, "boot_id": "boot-1", "netns_cookie": 7},
+        "originals": {"ring.rx": 256}, "obtained": {}, "steps": [{"any": 1}]
+    }"#;
+
+    #[test]
+    fn a_journal_of_the_first_format_is_read_and_takes_the_name_of_today() {
+        let (_folder, journals) = journals();
+        let old = journals.dir.join("7-3.json");
+        fs::create_dir_all(&journals.dir).unwrap();
+        fs::write(&old, FIRST).unwrap();
+        let other = Identity { mac: None, ..identity() };
+        assert_eq!(journals.find(&other).unwrap(), None);
+        let journal = journals.find(&identity()).unwrap().unwrap();
+        let kept = &journal.settings[&"ring.rx".parse::<Key>().unwrap()];
+        assert_eq!((&kept.original, kept.in_force()), (&256_u64.into(), None));
+        assert_eq!(journals.all().unwrap().remove(0).1.unwrap().name, "eth0");
+        journals.save(&journal, Durability::Lazy).unwrap();
+        assert!(!old.exists() && journals.find(&identity()).unwrap().is_some());
+        fs::write(&old, FIRST).unwrap();
+        journals.remove(&journal).unwrap();
+        assert!(!old.exists() && journals.find(&identity()).unwrap().is_none());
     }
 
     fn error_of(text: &str) -> Error {
         let (_folder, journals) = journals();
-        let path = journals.path(&identity());
+        let path = journals.path_of(&begin(&[]));
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, text).unwrap();
         let error = journals.find(&identity()).unwrap_err();
@@ -445,7 +482,7 @@ mod tests {
 
     #[test]
     fn a_damaged_journal_is_an_error_that_says_what_removing_it_means() {
-        let journal = Journal::begin(&plan(&[("ring.rx", 256)]), None);
+        let journal = begin(&[("ring.rx", 256)]);
         let text = serde_json::to_string(&journal).unwrap();
         for text in ["", "{", "[]", "null", &text[..text.len() / 2], "{\"version\": 1}"] {
             let error = error_of(text);
@@ -460,17 +497,30 @@ mod tests {
     #[test]
     fn a_journal_of_another_version_names_the_nicctl_that_wrote_it() {
         let error = error_of("{\"version\": 9, \"written_by\": \"3.1.0\", \"new\": []}");
-        assert!(error.to_string().ends_with("its format is 9; this nicctl knows 1"), "{error}");
+        assert!(error.to_string().ends_with("its format is 9; this nicctl knows 2"), "{error}");
         assert!(error.fix().unwrap().contains("(version 3.1.0)"));
+    }
+
+    #[test]
+    fn what_was_not_finished_is_cleared_away_and_nothing_else() {
+        let (_folder, journals) = journals();
+        journals.clear_unfinished().unwrap();
+        let journal = begin(&[("ring.rx", 256)]);
+        journals.save(&journal, Durability::Lazy).unwrap();
+        let left = ["7-3", "7-9"].map(|name| journals.dir.join(name).with_extension(UNFINISHED));
+        left.iter().for_each(|path| fs::write(path, "{").unwrap());
+        journals.clear_unfinished().unwrap();
+        assert!(!left.iter().any(|path| path.exists()));
+        assert_eq!(journals.find(&identity()).unwrap(), Some(journal));
     }
 
     #[test]
     fn half_a_journal_beside_the_old_one_does_not_matter() {
         let (_folder, journals) = journals();
-        let journal = Journal::begin(&plan(&[("ring.rx", 256)]), None);
+        let journal = begin(&[("ring.rx", 256)]);
         journals.save(&journal, Durability::Synced).unwrap();
-        fs::write(journals.path(&identity()).with_extension("new"), "{\"versi").unwrap();
-        assert_eq!(journals.find(&identity()).unwrap(), Found::Same(Box::new(journal)));
+        fs::write(journals.path_of(&journal).with_extension(UNFINISHED), "{\"versi").unwrap();
+        assert_eq!(journals.find(&identity()).unwrap(), Some(journal));
     }
 
     #[test]
@@ -478,7 +528,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         fs::write(&file, "").unwrap();
-        let journal = Journal::begin(&plan(&[]), None);
+        let journal = begin(&[]);
         let error = Journals::new(&file).save(&journal, Durability::Synced).unwrap_err();
         assert!(error.to_string().starts_with("write journal "), "{error}");
     }

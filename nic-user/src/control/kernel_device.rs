@@ -5,9 +5,11 @@ use std::fs;
 use super::device::{Device, Identity};
 use crate::{
     error::{Error, Result},
-    netlink::{self, link::Links},
+    netlink,
     nic::{
-        Nic, namespace,
+        Nic,
+        identity::InterfaceId,
+        namespace,
         setting::{Group, Settings, Value},
         settings,
         surroundings::Surroundings,
@@ -34,6 +36,7 @@ impl KernelDevice {
         let boot_id = boot_id()?;
         let bus = nic.driver.as_ref().map(|driver| driver.bus_info.clone());
         let identity = Identity {
+            id: InterfaceId::of(&nic.link)?,
             name: nic.name().to_owned(),
             ifindex: nic.ifindex(),
             mac: nic.link.permanent_mac.or(nic.link.mac).map(text),
@@ -43,6 +46,11 @@ impl KernelDevice {
             netns_cookie: namespace::current_cookie()?,
         };
         Ok(Self { nic, identity })
+    }
+
+    /// Which interface it is.
+    pub const fn id(&self) -> InterfaceId {
+        self.identity.id
     }
 
     /// The interface as it was when it was taken.
@@ -85,11 +93,6 @@ impl Device for KernelDevice {
 
     fn identity(&self) -> Identity {
         self.identity.clone()
-    }
-
-    fn is_there(&self, ifindex: u32) -> bool {
-        let found = Links::open().and_then(|mut links| links.by_index(ifindex));
-        !found.is_err_and(|error| error.is_gone())
     }
 
     fn surroundings(&self) -> Surroundings {

@@ -4,12 +4,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
-    apply::{Outcome, Report, StepReport},
+    apply::{Outcome, Report, StepReport, StepState},
     give_back::Left,
-    journal::StepState,
     plan::{Change, Plan, Step},
-    restore::Restored,
     rules::Interruption,
+    undo::{Foreign, Restored},
 };
 use crate::{nic::setting::Value, report::json::Version};
 
@@ -57,14 +56,17 @@ pub struct RestoreDocument {
     dry_run: bool,
     /// Whether nicctl had changed anything.
     was_changed: bool,
-    /// Why what nicctl had changed is no more, if it is: the journal of it is removed.
-    former_is_gone: Option<String>,
+    /// Whether nicctl had changed an earlier interface of this name that is no more: the journal
+    /// of it is removed.
+    former_is_gone: bool,
     /// What was given back, or would be.
     changes: Vec<ChangeEntry>,
     /// What could not be given back.
     left: Vec<LeftEntry>,
     /// What was changed and is no more, with its queue or interrupt.
     gone: Vec<String>,
+    /// What somebody else has changed since, and is left as it is.
+    foreign: Vec<ForeignEntry>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -127,6 +129,26 @@ pub struct LeftEntry {
     was: Value,
     /// What the kernel says, if it refuses.
     error: Option<String>,
+}
+
+/// One setting that somebody else has changed since nicctl did.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ForeignEntry {
+    /// `GROUP.NAME`.
+    setting: String,
+    /// What it is.
+    is: Value,
+    /// What nicctl had made of it.
+    made: Value,
+    /// What `--force` makes of it.
+    was: Value,
+}
+
+impl From<&Foreign> for ForeignEntry {
+    fn from(Foreign { key, is, made, was }: &Foreign) -> Self {
+        let (is, made, was) = (is.clone(), made.clone(), was.clone());
+        Self { setting: key.to_string(), is, made, was }
+    }
 }
 
 impl From<&Plan> for PlanDocument {
@@ -217,8 +239,9 @@ fn outcome_entry(change: &Change, outcome: Option<&Outcome>) -> OutcomeEntry {
     OutcomeEntry { change: change.into(), outcome: name, got: got.cloned() }
 }
 
-impl From<&Restored> for RestoreDocument {
-    fn from(restored: &Restored) -> Self {
+impl RestoreDocument {
+    /// What became of an interface, and whether there was an earlier one of its name.
+    pub fn new(restored: &Restored, former_is_gone: bool) -> Self {
         let given = restored.given_back.as_ref();
         Self {
             version: Version,
@@ -226,10 +249,11 @@ impl From<&Restored> for RestoreDocument {
             former_name: restored.former_name.clone(),
             dry_run: restored.dry_run,
             was_changed: given.is_some(),
-            former_is_gone: restored.gone.map(|difference| difference.to_string()),
+            former_is_gone,
             changes: given.iter().flat_map(|g| &g.changes).map(ChangeEntry::from).collect(),
             left: given.iter().flat_map(|g| &g.left).map(LeftEntry::from).collect(),
             gone: given.iter().flat_map(|g| &g.gone).map(ToString::to_string).collect(),
+            foreign: restored.foreign.iter().map(ForeignEntry::from).collect(),
         }
     }
 }

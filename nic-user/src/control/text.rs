@@ -3,11 +3,10 @@
 use std::io::{self, Write};
 
 use super::{
-    apply::{Outcome, Report, StepReport},
+    apply::{Outcome, Report, StepReport, StepState},
     give_back::{GivenBack, Left},
-    journal::StepState,
     plan::{Change, Plan},
-    restore::Restored,
+    undo::{Foreign, Restored},
 };
 use crate::report::style::Style;
 
@@ -139,18 +138,13 @@ pub fn write_restored(restored: &Restored, out: &mut dyn Write, style: Style) ->
     if let Some(former) = &restored.former_name {
         writeln!(out, "{name}: it was called {former} when it was changed")?;
     }
-    if let Some(difference) = restored.gone {
-        let removed = if restored.dry_run { "would be removed" } else { "is removed" };
-        return writeln!(
-            out,
-            "{name}: what nicctl had changed is no more: {difference}; its journal {removed}"
-        );
-    }
     let Some(GivenBack { changes, left, gone, .. }) = &restored.given_back else {
         return writeln!(out, "{name}: nicctl has changed nothing");
     };
     match (changes.len(), left.len()) {
-        (0, 0) => writeln!(out, "{name}: everything is as it was")?,
+        (0, 0) if restored.foreign.is_empty() => {
+            writeln!(out, "{name}: everything is as it was")?;
+        }
         (back, _) => {
             let given = if restored.dry_run { "would be given back" } else { "given back" };
             let heading = format!("{name}: {} {given}", count(back, "setting"));
@@ -165,6 +159,13 @@ pub fn write_restored(restored: &Restored, out: &mut dyn Write, style: Style) ->
     }
     for key in gone {
         writeln!(out, "note: {key} is no more, so it is not given back")?;
+    }
+    for Foreign { key, is, made, was } in &restored.foreign {
+        writeln!(
+            out,
+            "note: {key} is {is}, and nicctl had made it {made}: left to whoever changed it; \
+             `nicctl restore {name} --force` makes it {was}"
+        )?;
     }
     Ok(())
 }

@@ -1,25 +1,24 @@
 //! What nicctl itself left behind: journals of interfaces that are no more, what was interrupted.
 
-use std::path::PathBuf;
-
 use super::{Check, Finding, Found, Refusal, Status, examine};
 use crate::{
     bench::cards,
     control::{
         Journals,
-        journal::{Journal, Phase},
+        journal::{Noted, Phase},
     },
-    error::Result,
-    nic::namespace,
-    offload::{self, Attachment, Slot},
-    transaction::{Presence, presence},
+    nic::census::Presence,
+    offload::{self, Attachment},
+    transaction::{Scope, Subject, subject},
 };
 
 /// What nicctl has on disk and in bpffs.
 #[derive(Debug, Default)]
 pub struct Leftovers {
-    /// Every journal, and where its interface is.
-    pub journals: Vec<(PathBuf, Result<Entry, Refusal>)>,
+    /// Every interface that was changed, and where it is.
+    pub changed: Vec<Entry>,
+    /// Journals that cannot be read.
+    pub damaged: Vec<Refusal>,
     /// Names that interfaces had which are gone, with what was attached to them.
     pub gone: Vec<String>,
     /// How many attachments are half made or half removed.
@@ -31,49 +30,46 @@ pub struct Leftovers {
 }
 
 /// One journal.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Entry {
-    /// The name that the interface had.
+    /// The name of the interface, or the last that is known.
     pub name: String,
-    /// The name of its network namespace, if it has one that is not the present one.
-    pub netns: Option<String>,
     /// How far nicctl came.
     pub phase: Phase,
     /// How many settings it can give back.
     pub settings: usize,
-    /// Whether the interface is still there.
+    /// Who changed them.
+    pub owners: String,
+    /// Where the interface is.
     pub presence: Presence,
 }
 
 impl Leftovers {
     /// Reads them.
     pub fn read(journals: &Journals) -> Self {
-        let journals = journals.all().unwrap_or_else(|error| vec![(PathBuf::new(), Err(error))]);
-        let mut unread = Vec::new();
-        let mut read = |what: Result<Vec<Slot>>| {
-            what.unwrap_or_else(|error| {
-                unread.push(Refusal::from(error));
-                Vec::new()
-            })
-        };
-        let (slots, half_made) = (read(Slot::all()), read(offload::half_made()).len());
-        let mut attachments = Vec::new();
-        for slot in slots {
-            match Attachment::of(slot) {
-                Ok(attachment) => attachments.extend(attachment),
-                Err(error) => unread.push(error.into()),
+        let (mut unread, mut damaged) = (Vec::new(), Vec::new());
+        let subjects = subject::all(Scope::Machine, journals).unwrap_or_else(|error| {
+            unread.push(Refusal::from(error.clone()));
+            damaged.push(Refusal::from(error));
+            Vec::new()
+        });
+        let half_made = offload::half_made().map(|staged| staged.len()).unwrap_or_else(|error| {
+            unread.push(Refusal::from(error));
+            0
+        });
+        let attached = subjects.iter().filter_map(|subject| subject.slot.clone());
+        unread.extend(attached.filter_map(|slot| Some(Attachment::of(slot).err()?.into())));
+        match journals.all() {
+            Ok(all) => {
+                damaged.extend(all.into_iter().filter_map(|(_, noted)| Some(noted.err()?.into())));
             }
+            Err(error) => damaged.push(error.into()),
         }
+        let is_gone = |it: &&Subject| it.slot.is_some() && matches!(it.presence, Presence::Gone);
         Self {
-            journals: journals
-                .into_iter()
-                .map(|(path, journal)| (path, journal.map(Entry::from).map_err(Refusal::from)))
-                .collect(),
-            gone: attachments
-                .iter()
-                .filter(|attachment| attachment.is_stale())
-                .map(Attachment::recorded_name)
-                .collect(),
+            gone: subjects.iter().filter(is_gone).map(|it| it.recorded_name.clone()).collect(),
+            changed: subjects.into_iter().filter_map(Entry::of).collect(),
+            damaged,
             half_made,
             unread,
             lent: cards::left_behind()
@@ -89,17 +85,12 @@ impl Leftovers {
     }
 }
 
-impl From<Journal> for Entry {
-    fn from(journal: Journal) -> Self {
-        let cookie = journal.identity.netns_cookie;
-        let here = namespace::current_cookie().is_ok_and(|here| here == cookie);
-        Self {
-            netns: if here { None } else { namespace::name_of_cookie(cookie).ok().flatten() },
-            presence: presence(&journal),
-            name: journal.identity.name,
-            phase: journal.phase,
-            settings: journal.originals.len(),
-        }
+impl Entry {
+    fn of(subject: Subject) -> Option<Self> {
+        let Subject { name, presence, journal, .. } = subject;
+        let Noted { phase, settings, owners, .. } = journal?;
+        let owners: Vec<String> = owners.iter().map(ToString::to_string).collect();
+        Some(Self { name, phase, settings, owners: owners.join(", "), presence })
     }
 }
 
@@ -110,44 +101,37 @@ const CHECKS: &[Check<Leftovers>] = &[
 ];
 
 fn journals(leftovers: &Leftovers) -> Vec<Found> {
-    if leftovers.journals.is_empty() {
+    let Leftovers { changed, damaged, .. } = leftovers;
+    if changed.is_empty() && damaged.is_empty() {
         return vec![Found::ok("nicctl has changed no settings")];
     }
-    let is_unseen = |entry: &Entry| entry.presence == Presence::Unknown;
-    let (unseen, others): (Vec<_>, Vec<_>) =
-        leftovers.journals.iter().partition(|(_, entry)| entry.as_ref().is_ok_and(is_unseen));
-    let others = others.into_iter().map(|(_, entry)| match entry {
-        Ok(entry) => journal(entry),
-        Err(refusal) => refusal.found(Status::Warning).blocks("restore and detach"),
-    });
-    others.chain(unseen_journals(&unseen)).collect()
-}
-
-/// Of namespaces without a name and a process; they may still be mounted somewhere.
-fn unseen_journals(unseen: &[&(PathBuf, Result<Entry, Refusal>)]) -> Option<Found> {
-    let (first, _) = unseen.first()?;
-    let what = format!("{} are of network namespaces that are not to be seen", unseen.len());
-    Some(Found::note(what).blocks("to give the settings of their interfaces back from here").fix(
-        format!("if they are no more: nicctl detach --gone; one of them is {}", first.display()),
-    ))
+    let damaged =
+        damaged.iter().map(|refusal| refusal.found(Status::Warning).blocks("restore and detach"));
+    changed.iter().map(journal).chain(damaged).collect()
 }
 
 fn journal(entry: &Entry) -> Found {
-    let Entry { name, netns, settings, .. } = entry;
-    let option = netns.as_ref().map(|netns| format!(" --netns {netns}")).unwrap_or_default();
+    let Entry { name, settings, owners, presence, .. } = entry;
+    let netns = presence.place().and_then(|place| place.netns_name.as_ref());
+    let option = netns.map(|netns| format!(" --netns {netns}")).unwrap_or_default();
     let restore = format!("nicctl restore {name}{option}");
-    match (entry.presence, entry.phase) {
-        (Presence::Unread, _) => {
-            Found::warning(format!("{settings} settings of {name}: it could not be looked at"))
+    match (presence, entry.phase) {
+        (Presence::Unread(error), _) => {
+            Found::warning(format!("{settings} settings of {name}: it was not found, and {error}"))
                 .blocks("to know whether they can be given back")
                 .fix("look again; as root, it sees every network namespace")
         }
         (Presence::Gone, _) => Found::note(format!("{name} is no more, and its settings with it"))
             .fix("nicctl detach --gone"),
-        (_, Phase::Applied) => {
-            Found::ok(format!("{settings} settings of {name} can be given back: {restore}"))
-        }
-        (_, phase) => {
+        (Presence::Unseen, _) => Found::note(format!(
+            "{settings} settings of {name}: it is in a network namespace that cannot be seen"
+        ))
+        .blocks("to give them back from here")
+        .fix("if it is no more: nicctl detach --gone"),
+        (Presence::There(_), Phase::Applied) => Found::ok(format!(
+            "{settings} settings of {name} ({owners}) can be given back: {restore}"
+        )),
+        (Presence::There(_), phase) => {
             let what = match phase {
                 Phase::Restoring => "giving them back",
                 _ => "changing them",
@@ -190,12 +174,21 @@ fn lent(leftovers: &Leftovers) -> Vec<Found> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        error::Error,
+        nic::{InterfaceName, Nic, census::Place},
+    };
 
     fn entry(presence: Presence, phase: Phase) -> Leftovers {
-        let netns = Some("blue".to_owned());
-        let entry = Entry { name: "eth0".into(), netns, phase, settings: 3, presence };
-        let path = PathBuf::from("/var/lib/nicctl/7-3.json");
-        Leftovers { journals: vec![(path, Ok(entry))], ..Leftovers::default() }
+        let (name, owners) = ("eth0".to_owned(), "set".to_owned());
+        let entry = Entry { name, phase, settings: 3, owners, presence };
+        Leftovers { changed: vec![entry], ..Leftovers::default() }
+    }
+
+    fn there() -> Presence {
+        let lo = Nic::by_name(&InterfaceName::new("lo").unwrap()).unwrap();
+        let place = Place::here(&lo).unwrap();
+        Presence::There(Place { netns_name: Some("blue".into()), ..place })
     }
 
     #[test]
@@ -212,19 +205,15 @@ mod tests {
             (finding.status, finding.fix.unwrap_or_default())
         };
         let restore = "nicctl restore eth0 --netns blue".to_owned();
-        assert_eq!(first(entry(Presence::There, Phase::Applied)), (Status::Ok, String::new()));
+        assert_eq!(first(entry(there(), Phase::Applied)), (Status::Ok, String::new()));
         for phase in [Phase::Applying, Phase::Undoing, Phase::Restoring] {
-            let expected = (Status::Warning, restore.clone());
-            assert_eq!(first(entry(Presence::There, phase)), expected);
+            assert_eq!(first(entry(there(), phase)), (Status::Warning, restore.clone()));
         }
         let gone = first(entry(Presence::Gone, Phase::Applied));
         assert_eq!(gone, (Status::Note, "nicctl detach --gone".to_owned()));
-        let unknown = first(entry(Presence::Unknown, Phase::Applied));
-        assert!(unknown.1.starts_with("if they are no more: nicctl detach --gone"), "{unknown:?}");
-        let damaged = Leftovers {
-            journals: vec![(PathBuf::new(), Err(Refusal::default()))],
-            ..Leftovers::default()
-        };
+        let unseen = first(entry(Presence::Unseen, Phase::Applied));
+        assert!(unseen.1.starts_with("if it is no more: nicctl detach --gone"), "{unseen:?}");
+        let damaged = Leftovers { damaged: vec![Refusal::default()], ..Leftovers::default() };
         assert_eq!(first(damaged).0, Status::Warning);
     }
 
@@ -245,7 +234,8 @@ mod tests {
         let found = findings.iter().find(|finding| finding.check == "attachments").unwrap();
         assert_eq!(found.status, Status::Warning);
         assert!(!findings.iter().any(|finding| finding.found.starts_with("nothing is left")));
-        let unread = entry(Presence::Unread, Phase::Applied).examine().remove(0);
+        let unread =
+            entry(Presence::Unread(Error::failed("EIO")), Phase::Applied).examine().remove(0);
         assert_eq!(unread.status, Status::Warning);
     }
 

@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     fs,
     os::fd::{FromRawFd, OwnedFd},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use super::{Check, Finding, Found, Refusal, Status, examine};
@@ -25,8 +25,8 @@ pub struct Machine {
     pub jit: Option<u32>,
     /// `net.core.bpf_jit_harden`.
     pub jit_harden: Option<u32>,
-    /// Whether there is a bpffs; why that can not be told.
-    pub bpffs: Option<Result<bool, Refusal>>,
+    /// The bpffs that is used, if there is one; why that cannot be told.
+    pub bpffs: Option<Result<Option<PathBuf>, Refusal>>,
     /// What this process lacks to load programs.
     pub privileges: Option<Refusal>,
     /// The mode of lockdown, if the kernel has it.
@@ -57,10 +57,7 @@ impl Machine {
             btf: Path::new("/sys/kernel/btf/vmlinux").exists(),
             jit: number("/proc/sys/net/core/bpf_jit_enable"),
             jit_harden: number("/proc/sys/net/core/bpf_jit_harden"),
-            bpffs: Some(match offload::existing_root() {
-                Ok(root) => Ok(root.is_some()),
-                Err(error) => Err(error.into()),
-            }),
+            bpffs: Some(offload::existing_root().map_err(Refusal::from)),
             tcx: if privileges.is_none() { offload::has_tcx() } else { None },
             privileges,
             lockdown: text("/sys/kernel/security/lockdown").ok().and_then(|modes| chosen(&modes)),
@@ -222,10 +219,10 @@ fn lockdown(machine: &Machine) -> Vec<Found> {
 
 fn bpffs(machine: &Machine) -> Vec<Found> {
     match &machine.bpffs {
-        Some(Ok(true)) => vec![Found::ok("mounted")],
-        Some(Ok(false)) => vec![
+        Some(Ok(Some(root))) => vec![Found::ok(format!("mounted: {}", root.display()))],
+        Some(Ok(None)) => vec![
             Found::note("not mounted: attach mounts it")
-                .fix("mount -t bpf bpf /sys/fs/bpf, to have it where you want it"),
+                .fix("mount -t bpf -o mode=0700 bpf /sys/fs/bpf, to have it where you want it"),
         ],
         Some(Err(refusal)) => vec![refusal.found(Status::Warning).blocks("what is attached")],
         None => Vec::new(),
@@ -307,7 +304,7 @@ mod tests {
             btf: true,
             jit: Some(1),
             jit_harden: Some(0),
-            bpffs: Some(Ok(true)),
+            bpffs: Some(Ok(Some("/sys/fs/bpf".into()))),
             programs: vec![("nic_rx", Ok(())), ("nic_rx_frags", Ok(()))],
             tcx: Some(true),
             af_xdp: Some(Ok(())),
@@ -355,7 +352,7 @@ mod tests {
         assert_eq!(of(|m| m.jit = None), ("jit", Status::Note));
         assert_eq!(of(|m| m.jit_harden = Some(2)), ("jit", Status::Note));
         assert_eq!(of(|m| m.lockdown = Some("confidentiality".into())), ("lockdown", Status::Note));
-        assert_eq!(of(|m| m.bpffs = Some(Ok(false))), ("bpffs", Status::Note));
+        assert_eq!(of(|m| m.bpffs = Some(Ok(None))), ("bpffs", Status::Note));
         assert_eq!(finding(|m| m.bpffs = Some(Err(refusal()))).1, Status::Warning);
         assert_eq!(of(|m| m.tcx = Some(false)), ("tcx", Status::Note));
         assert_eq!(of(|m| m.af_xdp = Some(Err("EPERM".into()))), ("af-xdp", Status::Warning));

@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use nic_common::forward::Gate;
 use nix::{
     errno::Errno,
     poll::{PollFd, PollFlags, PollTimeout, poll},
@@ -17,7 +18,11 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
-    netlink::{link::Links, route::Routes},
+    netlink::{
+        self,
+        link::Links,
+        route::{Routes, Special},
+    },
     nic::Nic,
     offload::ForwardPrograms,
 };
@@ -37,6 +42,7 @@ pub struct InKernel {
 struct Routing {
     around: Surroundings,
     routes: Routes,
+    specials: [Special; 2],
     confirmed: Instant,
     /// Frames that had been forwarded by then.
     forwarded: u64,
@@ -56,7 +62,7 @@ impl InKernel {
         let routing = (layer == Layer::Packets).then(|| Routing::of(nics)).transpose()?;
         let mut programs = ForwardPrograms::attach(nics, layer == Layer::Packets)?;
         if let Some(routing) = &routing {
-            programs.open_gates(routing.around.gates())?;
+            programs.open_gates(routing.gates())?;
         }
         let promiscuous = match layer {
             Layer::Frames => nics.into_iter().map(Promiscuous::new).collect::<Result<_>>()?,
@@ -70,8 +76,8 @@ impl InKernel {
     /// Follows what changed.
     fn follow(&mut self) -> Result<()> {
         let Some(routing) = &mut self.routing else { return Ok(()) };
-        if routing.around.look()? {
-            self.programs.open_gates(routing.around.gates())?;
+        if routing.look()? {
+            self.programs.open_gates(routing.gates())?;
         }
         if routing.confirmed.elapsed() >= CONFIRM_INTERVAL {
             let forwarded = self.programs.counters()?.iter().map(|it| it.forwarded).sum();
@@ -84,8 +90,30 @@ impl InKernel {
 impl Routing {
     fn of(nics: [&Nic; 2]) -> Result<Self> {
         let around = Surroundings::of(nics)?;
-        let routes = Routes::open().map_err(|error| error.while_doing("ask for routes"))?;
-        Ok(Self { around, routes, confirmed: Instant::now(), forwarded: 0 })
+        let mut routes = Routes::open().map_err(in_asking)?;
+        let specials = routes.specials().map_err(in_asking)?;
+        Ok(Self { around, routes, specials, confirmed: Instant::now(), forwarded: 0 })
+    }
+
+    /// Looks for what has changed; whether anything has but neighbours.
+    fn look(&mut self) -> Result<bool> {
+        let changed = self.around.look()?;
+        if changed.specials {
+            self.specials = self.routes.specials().map_err(in_asking)?;
+        }
+        Ok(changed.any)
+    }
+
+    /// Which packets the programs may route that arrive at either interface. Their lookup knows
+    /// nothing of the MTU of a route, and chooses one of several ways by addresses.
+    fn gates(&self) -> [Gate; 2] {
+        let now = self.around.now();
+        let longest = [0, 1].map(|family| {
+            let Special { mtu, has_several_ways } = self.specials[family];
+            let chooses = !has_several_ways || now.chooses_by_address[family];
+            if now.routes[family] && chooses { mtu.unwrap_or(u32::MAX) } else { 0 }
+        });
+        now.ends.each_ref().map(|end| Gate { mac: Gate::mac(&end.mac), longest })
     }
 
     /// What the stack sends it takes for a reason to confirm a neighbour; it sees nothing of what
@@ -96,12 +124,15 @@ impl Routing {
             return Ok(());
         }
         self.forwarded = forwarded;
-        let [first, second] = self.around.ends.each_ref().map(|end| end.ifindex);
+        let ends = self.around.now().ends.each_ref().map(|end| end.ifindex);
         self.routes
-            .confirm_neighbours(first)
-            .and_then(|()| self.routes.confirm_neighbours(second))
+            .confirm_neighbours(&ends)
             .map_err(|error| error.while_doing("confirm neighbours"))
     }
+}
+
+fn in_asking(error: netlink::Error) -> Error {
+    error.while_doing("ask for routes")
 }
 
 impl Outlet {

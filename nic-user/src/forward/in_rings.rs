@@ -25,7 +25,7 @@ use crate::{
         receive::Building,
     },
     error::{Error, Result},
-    nic::{Nic, namespace},
+    nic::Nic,
     offload::{self, Slot, ToStack},
 };
 
@@ -73,10 +73,9 @@ impl InRings {
     /// Opens the rings of all queues of both interfaces, which are in the present network
     /// namespace. What is attached to them stays; if nothing is, it is attached for this time.
     pub fn open(nics: [&Nic; 2], layer: Layer) -> Result<Self> {
-        let namespace = namespace::current_cookie()?;
         for nic in nics {
             ethernet_address(&nic.link)?;
-            offload::refuse_if_used(nic.name(), &Slot::new(namespace, nic.ifindex()))?;
+            offload::refuse_if_used(nic.name(), &Slot::of(&nic.link)?)?;
         }
         let (work, rules) = match layer {
             Layer::Frames => (Work::Frames(Stations::default()), Rules::ALL),

@@ -11,14 +11,14 @@ use nic_common::{
     steer::{MAX_RULES, Rule, Rules},
 };
 
-use super::{Reason, surroundings::Surroundings};
+use super::{
+    Reason,
+    surroundings::{Now, Surroundings},
+};
 use crate::{
     driver::{checksum::Sum, packet::Packet},
-    error::{Error, Result},
-    netlink::{
-        self,
-        route::{Arrived, Neighbour, Onward, Routes},
-    },
+    error::Result,
+    netlink::route::{Arrived, Changed, Neighbour, Onward, Routes},
     nic::Nic,
 };
 
@@ -39,8 +39,6 @@ const MOST: usize = 65_536;
 pub struct Router {
     routes: Routes,
     around: Surroundings,
-    /// Whether rules look at more of a packet than its way is remembered by.
-    rules_look_deeper: bool,
     known: HashMap<Arrived, Known>,
     now: Instant,
 }
@@ -49,6 +47,7 @@ pub struct Router {
 #[derive(Clone, Copy, Debug)]
 struct Hop {
     end: usize,
+    next_hop: IpAddr,
     mac: [u8; 6],
     /// The longest that get there, from the IP header on.
     mtu: u32,
@@ -64,10 +63,8 @@ impl Router {
     /// Between these interfaces of the present network namespace.
     pub fn new(nics: [&Nic; 2]) -> Result<Self> {
         let around = Surroundings::of(nics)?;
-        let mut routes = Routes::open().map_err(in_asking)?;
-        let rules_look_deeper = routes.rules_look_deeper().map_err(in_asking)?;
-        let (known, now) = (HashMap::new(), Instant::now());
-        Ok(Self { routes, around, rules_look_deeper, known, now })
+        let routes = Routes::open().map_err(|error| error.while_doing("ask for routes"))?;
+        Ok(Self { routes, around, known: HashMap::new(), now: Instant::now() })
     }
 
     /// The addresses of packets that are for this host itself.
@@ -80,9 +77,15 @@ impl Router {
     /// Forgets what the kernel said if anything has changed since, or some time has passed.
     pub fn look_around(&mut self) -> Result<()> {
         self.now = Instant::now();
-        if self.around.look()? {
+        let Changed { any, neighbours, .. } = self.around.look()?;
+        let ends = &self.around.now().ends;
+        if any {
             self.known.clear();
-            self.rules_look_deeper = self.routes.rules_look_deeper().map_err(in_asking)?;
+        } else if !neighbours.is_empty() {
+            self.known.retain(|_, known| match known.hop {
+                Ok(hop) => !neighbours.contains(&(ends[hop.end].ifindex, hop.next_hop)),
+                Err(_) => true,
+            });
         }
         Ok(())
     }
@@ -90,12 +93,11 @@ impl Router {
     /// Addresses a packet that arrived at one interface to its next hop; through which interface
     /// it gets there. A packet that is not forwarded stays as it is.
     pub fn route(&mut self, packet: &mut Packet, from: usize) -> Result<usize, Reason> {
-        let Surroundings { ends, routes_ipv6, .. } = &self.around;
-        let header = Header::of(packet, ends[from].mac)?;
-        if self.rules_look_deeper || (header.to.is_ipv6() && !routes_ipv6) {
+        let Now { ends, routes, .. } = self.around.now();
+        let Header { from: source, to, tos, len } = Header::of(packet, ends[from].mac)?;
+        if !routes[usize::from(to.is_ipv6())] {
             return Err(|drops| &mut drops.kernel_only);
         }
-        let Header { from: source, to, tos, len } = header;
         let ifindex = ends[from].ifindex;
         let hop = self.hop(Arrived { from: source, to, ifindex, tos })?;
         // The stack tells the sender of the shorter way.
@@ -106,7 +108,7 @@ impl Router {
             return Err(|drops| &mut drops.too_long);
         }
         cut(packet, ETHERNET_LEN + len);
-        readdress(&mut packet.linear, hop.mac, self.around.ends[hop.end].mac);
+        readdress(&mut packet.linear, hop.mac, self.around.now().ends[hop.end].mac);
         Ok(hop.end)
     }
 
@@ -129,7 +131,7 @@ impl Router {
         let Ok(Some(Onward { route, mtu })) = self.routes.onward(packet) else {
             return (Err(|drops| &mut drops.no_route), FRESH);
         };
-        let ends = &self.around.ends;
+        let ends = &self.around.now().ends;
         let Some(end) = ends.iter().position(|end| end.ifindex == route.ifindex) else {
             return (Err(|drops| &mut drops.no_route), FRESH);
         };
@@ -143,12 +145,8 @@ impl Router {
             // It fails where there is no room for another neighbour; the stack tries again then.
             let _ = self.routes.probe(route.ifindex, route.next_hop);
         }
-        (Ok(Hop { end, mac, mtu }), FRESH)
+        (Ok(Hop { end, next_hop: route.next_hop, mac, mtu }), FRESH)
     }
-}
-
-fn in_asking(error: netlink::Error) -> Error {
-    error.while_doing("ask for routes")
 }
 
 /// What routing needs to know of a packet.

@@ -44,9 +44,9 @@ pub struct LoopWatch {
 }
 
 impl LoopWatch {
-    /// Nothing has moved yet.
-    pub fn new() -> Self {
-        Self { since: Instant::now(), moved: 0, said: false }
+    /// Since now.
+    pub const fn since(now: Instant) -> Self {
+        Self { since: now, moved: 0, said: false }
     }
 
     /// Whether `moved`, how often stations were seen to have moved so far, is that of a loop: true
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn a_loop_is_noticed_once() {
-        let mut watch = LoopWatch::new();
+        let mut watch = LoopWatch::since(Instant::now());
         assert!(!watch.notices(3));
         assert!(watch.notices(100) && !watch.notices(1000));
     }

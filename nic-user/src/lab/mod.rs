@@ -27,7 +27,7 @@ use crate::nic::namespace::{NetNs, named_namespaces, named_path};
 /// What every namespace of a lab is called first.
 const PREFIX: &str = "nic-";
 /// Part of the names of those for interfaces that are lent.
-const LENT: &str = "lent";
+pub(crate) const LENT: &str = "lent";
 
 /// Limit of any single wait.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -337,7 +337,7 @@ fn is_lab(name: &str) -> bool {
 }
 
 /// Whether a namespace of this name can only have been made for a lent interface.
-fn is_lent(name: &str) -> bool {
+pub(crate) fn is_lent(name: &str) -> bool {
     let parts = parts(name);
     matches!(parts[..], [pid, number, LENT, "a" | "b"] if is_number(pid) && is_number(number))
 }

@@ -11,6 +11,7 @@ use nix::sched::{CloneFlags, unshare};
 
 use crate::error::{Error, Result};
 use crate::nic::namespace::{NAMED_DIR, NetNs, named_path};
+use crate::trusted;
 
 /// A named namespace of our own. While it exists its file is locked, which tells namespaces in
 /// use from those that a killed process left behind.
@@ -67,11 +68,9 @@ pub(super) struct DirectoryLock {
 impl DirectoryLock {
     /// Prepares and locks the directory of names.
     pub(super) fn acquire() -> Result<Self> {
-        let fail = |error: io::Error| {
-            Error::io(format!("prepare {NAMED_DIR}"), &error)
-                .with_fix_if_not_permitted("run it as root")
-        };
+        let fail = |error: io::Error| Error::io(format!("prepare {NAMED_DIR}"), &error);
         prepare_directory().map_err(fail)?;
+        trusted::folder(Path::new(NAMED_DIR))?;
         let directory = File::open(NAMED_DIR).map_err(fail)?;
         directory.lock().map_err(fail)?;
         Ok(Self { _lock: directory })

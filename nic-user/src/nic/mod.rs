@@ -1,9 +1,11 @@
 //! What a NIC is and has: its links, queues, driver, and the programs on it.
 
+pub mod census;
 pub mod copybreak;
 pub mod cpus;
 pub mod detached;
 pub mod drivers;
+pub mod identity;
 pub mod interrupts;
 pub mod name;
 pub mod namespace;
@@ -70,9 +72,11 @@ impl Nic {
         }
     }
 
-    /// Every interface of the current network namespace, by index.
+    /// Every interface of the current network namespace, by index; without those that go meanwhile.
     pub fn all() -> Result<Vec<Self>> {
-        links()?.into_iter().map(Self::of).collect()
+        let is_there =
+            |nic: &Result<Self>| !nic.as_ref().is_err_and(|error| error.kind() == Kind::NotFound);
+        links()?.into_iter().map(Self::of).filter(is_there).collect()
     }
 
     /// Adds what the driver says to what rtnetlink says.

@@ -1,9 +1,11 @@
 //! Network namespaces, by name and by number.
 
 use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
@@ -13,10 +15,13 @@ use nix::sched::{CloneFlags, setns};
 
 use super::sysfs;
 use crate::error::{Error, Kind, Result};
-use crate::netlink::link::Links;
+use crate::netlink::{self, link::Links};
 
 /// Where `ip netns` keeps its names.
 pub const NAMED_DIR: &str = "/run/netns";
+
+/// That of the calling thread.
+const CURRENT: &str = "/proc/thread-self/ns/net";
 
 /// A network namespace, kept alive while this exists.
 #[derive(Debug)]
@@ -28,7 +33,7 @@ pub struct NetNs {
 impl NetNs {
     /// The namespace of the calling thread.
     pub fn current() -> Result<Self> {
-        Self::open(Path::new("/proc/thread-self/ns/net"), "this network namespace".to_owned())
+        Self::open(Path::new(CURRENT), "this network namespace".to_owned())
     }
 
     /// The namespace of the first process, where the kernel puts network cards whose namespace
@@ -39,7 +44,9 @@ impl NetNs {
 
     /// The namespace that `ip netns` calls `name`.
     pub fn named(name: &str) -> Result<Self> {
-        if name.is_empty() || name.contains(['/', '\0']) || matches!(name, "." | "..") {
+        let bytes = netlink::name::bytes(name);
+        let is_path = bytes.iter().any(|byte| matches!(byte, b'/' | b'\0'));
+        if is_path || matches!(&bytes[..], b"" | b"." | b"..") {
             return Err(Error::usage(format!("network namespace name {name:?} is not possible")));
         }
         let path = named_path(name);
@@ -68,6 +75,19 @@ impl NetNs {
         Ok(Self { file, label })
     }
 
+    /// The namespace that is mounted here, or that this link in `/proc` stands for.
+    fn at(path: &Path) -> Result<Self> {
+        match open(path) {
+            Ok(file) => Ok(Self { file, label: path.display().to_string() }),
+            Err(error) => Err(unopened(path, &error)),
+        }
+    }
+
+    /// What people can call it: a name that `ip netns` knows, or a path.
+    pub fn name(&self) -> &str {
+        self.label.strip_prefix(NAMED_LABEL).unwrap_or(&self.label)
+    }
+
     fn is_namespace(&self) -> Result<bool> {
         const NSFS_MAGIC: libc::__fsword_t = 0x6e73_6673;
         let action = format!("look at {}", self.label);
@@ -81,15 +101,32 @@ impl NetNs {
     }
 
     /// Moves the calling thread into the namespace. Sockets opened before stay where they are.
+    ///
+    /// Who is in it already needs no privilege for that.
     pub fn enter(&self) -> Result<()> {
+        if self.is_current()? {
+            return Ok(());
+        }
         setns(&self.file, CloneFlags::CLONE_NEWNET).map_err(|error| {
             Error::io(format!("enter {}", self.label), &error.into())
                 .with_fix_if_not_permitted("it takes root, or CAP_SYS_ADMIN")
         })
     }
 
-    /// Runs `work` in the namespace, on a thread of its own, and waits for it.
+    fn is_current(&self) -> Result<bool> {
+        let inode = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+        let here = fs::metadata(CURRENT).map(inode);
+        let here = here.map_err(|error| Error::io(format!("look at {CURRENT}"), &error))?;
+        let this = self.file.metadata().map(inode);
+        Ok(here == this.map_err(|error| Error::io(format!("look at {}", self.label), &error))?)
+    }
+
+    /// Runs `work` in the namespace, and waits for it: on a thread of its own, unless the calling one
+    /// is there already.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
+        if self.is_current()? {
+            return Ok(work());
+        }
         thread::scope(|scope| {
             let inside = thread::Builder::new()
                 .spawn_scoped(scope, || self.enter().map(|()| work()))
@@ -134,29 +171,62 @@ pub fn current_cookie() -> Result<u64> {
     if done < 0 { Err(Error::io(action, &io::Error::last_os_error())) } else { Ok(cookie) }
 }
 
-/// The names that `ip netns` knows, sorted; none if nobody has given any.
+/// The names that `ip netns` knows, sorted; none if nobody has given any. What is not UTF-8 in them
+/// is escaped, as in those of interfaces.
 ///
 /// # Errors
 ///
 /// Their folder cannot be read.
 pub fn named_namespaces() -> Result<Vec<String>> {
-    sysfs::names(Path::new(NAMED_DIR)).map_err(|e| Error::io(format!("read {NAMED_DIR}"), &e))
+    let named = sysfs::file_names(Path::new(NAMED_DIR));
+    let named = named.map_err(|error| Error::io(format!("read {NAMED_DIR}"), &error))?;
+    let mut names: Vec<_> = named.iter().map(|name| netlink::name::text(name.as_bytes())).collect();
+    names.sort();
+    Ok(names)
 }
 
-/// The namespace with this cookie: the present one, one with a name, or that of a process. `None`
-/// if it is none of those.
+/// The namespace with this cookie, of all that can be seen. `None` if it is none of those.
 ///
 /// # Errors
 ///
 /// One of them could not be looked at, and none of the others is it.
 pub fn of_cookie(cookie: u64) -> Result<Option<NetNs>> {
-    let named = named_namespaces()?;
-    let named = named.iter().filter_map(|name| NetNs::called(name).transpose());
-    let known = std::iter::once_with(NetNs::current).chain(named);
-    match first_of_cookie(cookie, known, &[Kind::NotFound])? {
-        Some(namespace) => Ok(Some(namespace)),
-        None => first_of_cookie(cookie, of_processes()?, &[Kind::NotFound]),
-    }
+    first_of_cookie(cookie, visible()?, &[Kind::NotFound])
+}
+
+/// Every namespace that can be seen, each once: the present one, those with names, those that are
+/// mounted elsewhere, as container engines do, and those of processes. One that has ended meanwhile
+/// is [`NotFound`](Kind::NotFound).
+///
+/// # Errors
+///
+/// It cannot be told which there are.
+pub fn visible() -> Result<impl Iterator<Item = Result<NetNs>>> {
+    let names = named_namespaces()?;
+    let named = names.into_iter().filter_map(|name| NetNs::called(&name).transpose());
+    let mounted = mounted()?.into_iter().map(|path| NetNs::at(&path));
+    let all = std::iter::once_with(NetNs::current).chain(named).chain(mounted);
+    let mut seen = HashSet::new();
+    let is_new = move |namespace: &Result<NetNs>| {
+        let inode = namespace.as_ref().ok().and_then(|it| it.file.metadata().ok());
+        inode.is_none_or(|metadata| seen.insert(metadata.ino()))
+    };
+    Ok(all.chain(of_processes()?).filter(is_new))
+}
+
+/// Where namespaces are mounted, as far as this mount namespace has them (proc_pid_mountinfo(5)).
+fn mounted() -> Result<Vec<PathBuf>> {
+    const MOUNTS: &str = "/proc/self/mountinfo";
+    let mounts = fs::read(MOUNTS).map_err(|e| Error::io(format!("read {MOUNTS}"), &e))?;
+    Ok(String::from_utf8_lossy(&mounts).lines().filter_map(namespace_mount).collect())
+}
+
+/// The mount point of a namespace, from `36 25 0:4 net:[4026532281] /run/netns/a rw - nsfs ...`.
+fn namespace_mount(line: &str) -> Option<PathBuf> {
+    let mut fields = line.split(' ').skip(3);
+    let (root, at) = (fields.next()?, fields.next()?);
+    // Octal escapes are for names that nobody gives a namespace.
+    root.starts_with("net:[").then(|| PathBuf::from(at))
 }
 
 /// The first with this cookie. Those that fail in one of these ways are passed over: they are gone
@@ -188,27 +258,29 @@ pub fn of_id(id: i32) -> Option<NetNs> {
     known.find(|namespace| links.namespace_id(namespace.as_fd()).is_ok_and(|its| its == Some(id)))
 }
 
-/// The namespaces that processes are in, each once.
+/// The namespaces that processes are in, each once. Those that this process may not look at
+/// (ptrace(2), `PTRACE_MODE_READ_FSCREDS`) cannot be seen.
 fn of_processes() -> Result<impl Iterator<Item = Result<NetNs>>> {
-    let failed = |path: &Path, error: io::Error| match error.raw_os_error() {
-        // It has ended.
-        Some(libc::ENOENT | libc::ESRCH) => Error::not_found(path.display().to_string()),
-        _ => Error::io(format!("look at {}", path.display()), &error),
-    };
     let is_process = |name: &String| name.bytes().all(|byte| byte.is_ascii_digit());
     let proc = Path::new("/proc");
-    let processes = sysfs::names(proc).map_err(|error| failed(proc, error))?;
+    let processes = sysfs::names(proc).map_err(|error| unopened(proc, &error))?;
     let mut seen = HashSet::new();
     Ok(processes.into_iter().filter(is_process).filter_map(move |process| {
         let path = proc.join(process).join("ns/net");
-        let opened = fs::metadata(&path).and_then(|metadata| {
-            let new = seen.insert(metadata.ino());
-            new.then(|| File::open(&path)).transpose()
-        });
-        let label = path.display().to_string();
-        let opened = opened.map_err(|error| failed(&path, error)).transpose()?;
-        Some(opened.map(|file| NetNs { file, label }))
+        match fs::metadata(&path) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => None,
+            Ok(metadata) => seen.insert(metadata.ino()).then(|| NetNs::at(&path)),
+            Err(error) => Some(Err(unopened(&path, &error))),
+        }
     }))
+}
+
+fn unopened(path: &Path, error: &io::Error) -> Error {
+    match error.raw_os_error() {
+        // It has ended.
+        Some(libc::ENOENT | libc::ESRCH) => Error::not_found(path.display().to_string()),
+        _ => Error::io(format!("look at {}", path.display()), error),
+    }
 }
 
 /// The name of the namespace with this cookie; `None` if it has none, or may not be entered.
@@ -223,13 +295,15 @@ pub fn name_of_cookie(cookie: u64) -> Result<Option<String>> {
     Ok(found.and_then(|found| named.into_iter().find(|name| found.is_called(name))))
 }
 
+const NAMED_LABEL: &str = "network namespace ";
+
 fn label(name: &str) -> String {
-    format!("network namespace {name}")
+    format!("{NAMED_LABEL}{name}")
 }
 
 /// Where the namespace called `name` is mounted.
 pub(crate) fn named_path(name: &str) -> PathBuf {
-    Path::new(NAMED_DIR).join(name)
+    Path::new(NAMED_DIR).join(OsStr::from_bytes(&netlink::name::bytes(name)))
 }
 
 fn unknown(name: &str, path: &Path) -> Error {
@@ -262,7 +336,7 @@ mod tests {
 
     #[test]
     fn an_impossible_name_is_a_usage_error() {
-        for name in ["", "..", "../../proc/1/ns/net", "a\0b"] {
+        for name in ["", "..", "../../proc/1/ns/net", "a\0b", "a\\x2fb", "\\x2e\\x2e"] {
             assert_eq!(NetNs::named(name).unwrap_err().kind(), Kind::Usage);
         }
     }
@@ -274,5 +348,20 @@ mod tests {
         let found = of_cookie(current_cookie().unwrap()).unwrap().unwrap();
         assert_eq!(found.cookie().unwrap(), current_cookie().unwrap());
         assert!(of_processes().unwrap().flatten().any(|namespace| namespace.cookie().is_ok()));
+        let visible: Vec<_> = visible().unwrap().flatten().collect();
+        let inode = |namespace: &NetNs| namespace.file.metadata().unwrap().ino();
+        let inodes: HashSet<_> = visible.iter().map(inode).collect();
+        assert!(inodes.len() == visible.len() && !visible.is_empty());
+    }
+
+    #[test]
+    fn mounts_of_namespaces_are_told_from_others() {
+        let docker = "36 25 0:4 net:[4026532281] /run/docker/netns/a rw shared:7 - nsfs nsfs rw";
+        assert_eq!(namespace_mount(docker), Some("/run/docker/netns/a".into()));
+        for other in
+            ["36 25 0:4 mnt:[4026532281] /run/a rw - nsfs nsfs rw", "36 25 0:4 / /proc rw", ""]
+        {
+            assert_eq!(namespace_mount(other), None);
+        }
     }
 }

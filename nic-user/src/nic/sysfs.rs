@@ -1,11 +1,11 @@
 //! An interface's directory in sysfs.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::detached;
@@ -47,6 +47,24 @@ impl Sysfs {
                 (mounted, _) => mounted,
             },
         }
+    }
+
+    /// The same, and never that of an interface that is only like it in another namespace, as long
+    /// as sysfs may be mounted.
+    ///
+    /// # Errors
+    ///
+    /// As [`of`](Self::of).
+    pub fn exactly(link: &LinkInfo) -> io::Result<Self> {
+        match Self::mounted(link) {
+            Err(error) if is_refused_mount(&error) => Self::of(link),
+            mounted => mounted,
+        }
+    }
+
+    /// The number of the directory.
+    pub fn inode(&self) -> io::Result<u64> {
+        self.directory.metadata().map(|metadata| metadata.ino())
     }
 
     /// The directory of `link` in a sysfs of the calling thread's network namespace.
@@ -117,13 +135,16 @@ pub fn is_writable(path: &Path) -> io::Result<bool> {
 
 /// The names in a directory that are text, sorted; none if there is no such directory.
 pub fn names(directory: &Path) -> io::Result<Vec<String>> {
-    let Some(entries) = if_there(fs::read_dir(directory))? else { return Ok(Vec::new()) };
-    let mut names = Vec::new();
-    for entry in entries {
-        names.extend(entry?.file_name().into_string().ok());
-    }
+    let names = file_names(directory)?.into_iter();
+    let mut names: Vec<_> = names.filter_map(|name| name.into_string().ok()).collect();
     names.sort();
     Ok(names)
+}
+
+/// All names in a directory; none if there is no such directory.
+pub fn file_names(directory: &Path) -> io::Result<Vec<OsString>> {
+    let Some(entries) = if_there(fs::read_dir(directory))? else { return Ok(Vec::new()) };
+    entries.map(|entry| entry.map(|entry| entry.file_name())).collect()
 }
 
 /// What was read of a file; `None` if there is no such file.

@@ -10,7 +10,7 @@ use nic_common::{policy::CopyPolicy, record::AttachRecord};
 use self::attaching::Attaching;
 use super::{
     attachment::Attachment,
-    detach, foreign,
+    bpffs, detach, foreign,
     lock::Lock,
     object::Build,
     slot::{self, Slot},
@@ -19,7 +19,7 @@ use crate::{
     error::{Error, Result},
     netlink::link::{Links, XdpMode},
     nic::{
-        Nic, namespace,
+        Nic,
         preflight::{self, Finding},
     },
 };
@@ -93,8 +93,8 @@ pub struct Attached {
 
 /// What attaching would come to, as far as it can be told without trying.
 pub fn plan(nic: &Nic, options: &Options<'_>) -> Result<Attached> {
-    let slot = Slot::new(namespace::current_cookie()?, nic.ifindex());
-    let half_made = slot.is_half_made();
+    let slot = Slot::of(&nic.link)?;
+    let half_made = slot.is_half_made()?;
     let current = earlier(nic, slot)?.filter(|attachment| !attachment.is_stale());
     // What a killed attach left is cleared away before the next.
     if current.is_none() && !half_made {
@@ -123,7 +123,7 @@ pub fn first_mode(nic: &Nic, wanted: ModeWanted) -> Result<XdpMode> {
     if let ModeWanted::Only(mode) = wanted {
         return Ok(mode);
     }
-    let slot = Slot::new(namespace::current_cookie()?, nic.ifindex());
+    let slot = Slot::of(&nic.link)?;
     let current = earlier(nic, slot)?.filter(|attachment| !attachment.is_stale());
     Ok(current.map_or(XdpMode::Native, |attachment| attachment.mode()))
 }
@@ -155,7 +155,7 @@ fn planned_mode(
 /// Whatever fails, the interface is as it was before, except that an upgrade that fails half-way
 /// may have replaced some of the programs.
 pub fn attach(_lock: &Lock, nic: &Nic, options: &Options<'_>) -> Result<Attached> {
-    let slot = Slot::new(namespace::current_cookie()?, nic.ifindex());
+    let slot = Slot::of(&nic.link)?;
     let left = detach::clear_staged(&slot).map_err(|error| in_attach(nic, error))?;
     let mut notes: Vec<String> = left.iter().map(Error::in_one_line).collect();
     match earlier(nic, slot.clone())? {
@@ -171,6 +171,7 @@ pub fn attach(_lock: &Lock, nic: &Nic, options: &Options<'_>) -> Result<Attached
     }
     refuse_without_ethernet(nic)?;
     refuse_foreign(nic)?;
+    let slot = Slot::of(&nic.link)?;
     let staged = slot.stage()?;
     let switches = Switches::of(options, None);
     let attached = Attaching { nic, options, slot: &staged, switches, notes }.fresh();
@@ -188,6 +189,10 @@ pub fn attach(_lock: &Lock, nic: &Nic, options: &Options<'_>) -> Result<Attached
 
 /// What an earlier attach left on `nic`.
 fn earlier(nic: &Nic, slot: Slot) -> Result<Option<Attachment>> {
+    // Attaching mounts it.
+    if bpffs::existing_root()?.is_none() {
+        return Ok(None);
+    }
     Attachment::of(slot).map_err(|error| in_attach(nic, error))
 }
 
@@ -214,30 +219,10 @@ fn refuse_foreign(nic: &Nic) -> Result<()> {
     let link = Links::open()
         .and_then(|mut links| links.by_index(nic.ifindex()))
         .map_err(|error| error.while_doing(format_args!("attach to {}", nic.name())))?;
-    let Some(attached) = link.xdp.first() else { return Ok(()) };
-    let refusal = match moved_from(attached.prog_id)? {
-        Some(earlier) => moved(nic, &earlier),
-        None => foreign::refusal(nic, attached),
-    };
-    Err(in_attach(nic, refusal))
-}
-
-/// The attachment whose XDP program this is, under another namespace or index.
-fn moved_from(program: u32) -> Result<Option<Attachment>> {
-    let mut attachments = Slot::all()?.into_iter().filter_map(|slot| Attachment::of(slot).ok()?);
-    Ok(attachments.find(|attachment| attachment.xdp_program() == Some(program)))
-}
-
-/// The error for an interface that nicctl attached to before it went to another namespace.
-fn moved(nic: &Nic, earlier: &Attachment) -> Error {
-    let (name, before) = (nic.name(), earlier.recorded_name());
-    // Without the name, the advice is less exact.
-    let (place, option) = match namespace::name_of_cookie(earlier.slot().netns).ok().flatten() {
-        Some(netns) => (format!("network namespace {netns}"), format!(" --netns {netns}")),
-        None => ("another network namespace".to_owned(), String::new()),
-    };
-    Error::failed(format!("{name} came here from {place}, where nicctl attached to it as {before}"))
-        .with_fix(format!("nicctl detach {before}{option}, and attach again"))
+    match link.xdp.first() {
+        Some(attached) => Err(in_attach(nic, foreign::refusal(nic, attached))),
+        None => Ok(()),
+    }
 }
 
 /// The way out of what will make the kernel refuse this mode, if that is known beforehand.

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
-    netlink::link::XdpMode,
+    netlink::{self, link::XdpMode},
 };
 
 /// An attachment that this nicctl can read.
@@ -69,7 +69,7 @@ impl Attachment {
     fn read_slot(slot: Slot) -> Result<Self> {
         let (record, is_ours) = pinned::read_record_and_layout(&slot)?;
         let attached = |name| -> Result<Option<LinkState>> {
-            let link = Link::open(&slot, name, slot.ifindex)?;
+            let link = Link::open(&slot, name)?;
             Ok(link.filter(Link::is_attached).map(|link| link.state()))
         };
         let xdp = attached(slot::XDP_LINK)?;
@@ -87,14 +87,20 @@ impl Attachment {
         &self.record
     }
 
+    /// Index of the interface in its network namespace: the present one, or the last that is known.
+    pub fn ifindex(&self) -> u32 {
+        let attached = self.xdp.iter().chain(self.tc.iter().flatten()).map(|link| link.ifindex);
+        self.slot.ifindex.or_else(|| attached.max()).unwrap_or(self.record.ifindex)
+    }
+
     /// The name that the interface had then.
     pub fn recorded_name(&self) -> String {
-        text(&self.record.name)
+        netlink::name::text(unpadded(&self.record.name))
     }
 
     /// The version of nicctl that loaded the programs.
     pub fn version(&self) -> String {
-        text(&self.record.version)
+        String::from_utf8_lossy(unpadded(&self.record.version)).into_owned()
     }
 
     /// Whether the interface is gone; what is left is only pins.
@@ -157,8 +163,7 @@ impl Attachment {
     }
 }
 
-/// Text padded with zeros.
-fn text(padded: &[u8]) -> String {
-    let text = padded.split(|byte| *byte == 0).next().unwrap_or_default();
-    String::from_utf8_lossy(text).into_owned()
+/// What is in front of the zeros that it is padded with.
+fn unpadded(padded: &[u8]) -> &[u8] {
+    padded.split(|byte| *byte == 0).next().unwrap_or_default()
 }

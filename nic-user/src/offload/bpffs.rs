@@ -1,9 +1,10 @@
-//! Where pins live: the machine's bpffs, wherever this process runs.
+//! Where pins live: the bpffs that this process sees, or else the machine's.
 
 use std::{
     fmt,
     fs::{self, File},
     io, iter,
+    os::linux::fs::MetadataExt,
     path::{Path, PathBuf},
     process,
     sync::OnceLock,
@@ -18,25 +19,58 @@ use nix::{
 
 use crate::{
     error::{Error, Result},
+    report::terminal::say,
     trusted,
 };
 
 const MOUNT_POINT: &str = "/sys/fs/bpf";
 
-/// The bpffs that outlives this process; mounted if there is none.
+/// The one that the user has chosen.
+static CHOSEN: OnceLock<PathBuf> = OnceLock::new();
+
+/// Pins are in this bpffs from now on, whatever is mounted elsewhere. Only the first choice counts.
+pub fn choose(directory: PathBuf) {
+    // Nothing was looked for before.
+    let _ = CHOSEN.set(directory);
+}
+
+/// The bpffs that outlives this process; mounted if there is none, and none was chosen.
 ///
-/// `ip netns exec` hides the machine's bpffs behind a fresh `/sys`, in a mount namespace that ends
-/// with the command. So the one of the first process counts.
+/// `ip netns exec` hides the machine's bpffs behind a fresh `/sys` without one, in a mount namespace
+/// that ends with the command. Then the one of the first process counts.
 pub fn root() -> Result<PathBuf> {
     let root = path();
     if !is_bpffs(&root)? {
+        refuse_if_chosen(&root)?;
+        refuse_if_hidden()?;
         mount_bpffs().map_err(|error| {
             Error::io(format!("mount bpffs on {MOUNT_POINT}"), &error)
                 .with_fix(format!("as root: mount -t bpf -o mode=0700 bpf {MOUNT_POINT}"))
         })?;
+        if is_in_container() {
+            say(ENDS_WITH_CONTAINER);
+        }
     }
     trusted::folder(&root)?;
     Ok(root)
+}
+
+const ENDS_WITH_CONTAINER: &str = "\
+    bpffs was mounted inside this container: what is attached ends with it, and nobody outside sees it
+  fix: start the container with -v /sys/fs/bpf:/sys/fs/bpf -v /var/lib/nicctl:/var/lib/nicctl";
+
+/// Whether this PID namespace is not the first one (`PROC_PID_INIT_INO`, include/linux/proc_ns.h),
+/// as that of a container.
+fn is_in_container() -> bool {
+    const PROC_PID_INIT_INO: u64 = 0xEFFF_FFFC;
+    let namespace = fs::metadata("/proc/self/ns/pid");
+    namespace.is_ok_and(|namespace| namespace.st_ino() != PROC_PID_INIT_INO)
+}
+
+fn refuse_if_chosen(root: &Path) -> Result<()> {
+    let Some(chosen) = CHOSEN.get() else { return Ok(()) };
+    Err(Error::failed(format!("{} is no bpffs", chosen.display()))
+        .with_fix(format!("as root: mount -t bpf -o mode=0700 bpf {}", root.display())))
 }
 
 /// The bpffs if it is there; never mounts.
@@ -50,22 +84,46 @@ pub fn existing_root() -> Result<Option<PathBuf>> {
         trusted::folder(&root)?;
         return Ok(Some(root));
     }
-    let first = fs::read_link("/proc/1/ns/mnt");
-    let hidden = first.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
-    if hidden && !nix::unistd::geteuid().is_root() {
-        return Err(Error::not_permitted(format!(
+    refuse_if_chosen(&root)?;
+    refuse_if_hidden()?;
+    Ok(None)
+}
+
+/// The bpffs in which what is attached can be seen; never mounts.
+///
+/// # Errors
+///
+/// [`NotPermitted`](crate::error::Kind::NotPermitted): there is none, or this process may not look.
+pub fn seen_root() -> Result<PathBuf> {
+    existing_root()?.ok_or_else(|| {
+        Error::not_permitted(format!(
+            "what is attached cannot be seen: no bpffs is mounted on {MOUNT_POINT}"
+        ))
+        .with_fix(format!("as root: mount -t bpf -o mode=0700 bpf {MOUNT_POINT}"))
+    })
+}
+
+/// Where this process has no bpffs, the machine's may be hidden from it, as by `ip netns exec`.
+fn refuse_if_hidden() -> Result<()> {
+    match place() {
+        Place::Here | Place::Of(_) => Ok(()),
+        Place::Untold => Err(Error::not_permitted(format!(
             "look for bpffs: {MOUNT_POINT} has none, and the first process's may not be looked at"
         ))
-        .with_fix("run it as root"));
+        .with_fix(
+            "run it as root with CAP_SYS_PTRACE, as inside `ip netns exec`, or outside of it",
+        )),
     }
-    Ok(None)
 }
 
 /// Where it is, or would be.
 pub fn path() -> PathBuf {
-    match elsewhere() {
-        Some(pid) => PathBuf::from(format!("/proc/{pid}/root{MOUNT_POINT}")),
-        None => PathBuf::from(MOUNT_POINT),
+    if let Some(chosen) = CHOSEN.get() {
+        return chosen.clone();
+    }
+    match place() {
+        Place::Of(pid) => PathBuf::from(format!("/proc/{pid}/root{MOUNT_POINT}")),
+        Place::Here | Place::Untold => PathBuf::from(MOUNT_POINT),
     }
 }
 
@@ -80,26 +138,43 @@ pub fn error(action: impl fmt::Display, error: &io::Error) -> Error {
         // Pins only go together.
         Some(libc::ENOENT) => told.with_fix("somebody removed it: detach and attach again"),
         Some(libc::EROFS) => {
-            told.with_fix(format!("make it writable: mount -o remount,rw {MOUNT_POINT}"))
+            told.with_fix(format!("make it writable: mount -o remount,rw {}", path().display()))
         }
         _ => told,
     }
 }
 
-/// The process in whose mount namespace bpffs lies, if that is not ours: the first one, or where
-/// that may not be looked at, as in a sandbox, the eldest of those that led to this one.
-///
-/// It stays where it is, so it is looked for once.
-fn elsewhere() -> Option<u32> {
-    static ELSEWHERE: OnceLock<Option<u32>> = OnceLock::new();
-    *ELSEWHERE.get_or_init(find_elsewhere)
+/// In whose mount namespace bpffs lies.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    /// In that of this process.
+    Here,
+    /// In that of the first process, or where that may not be looked at, as in a sandbox, of the
+    /// eldest of those that led to this one.
+    Of(u32),
+    /// None of them may be looked at.
+    Untold,
 }
 
-fn find_elsewhere() -> Option<u32> {
-    let ours = mount_namespace(process::id())?;
-    let first = mount_namespace(1).map(|theirs| (1, theirs));
-    let (pid, theirs) = first.or_else(eldest_ancestor)?;
-    (theirs != ours).then_some(pid)
+/// It stays where it is, so it is looked for once.
+fn place() -> Place {
+    static PLACE: OnceLock<Place> = OnceLock::new();
+    *PLACE.get_or_init(find_place)
+}
+
+fn find_place() -> Place {
+    if is_bpffs(Path::new(MOUNT_POINT)).unwrap_or(false) {
+        return Place::Here;
+    }
+    let ours = mount_namespace(process::id());
+    let of =
+        |(pid, theirs)| if Some(&theirs) == ours.as_ref() { Place::Here } else { Place::Of(pid) };
+    match (mount_namespace(1), eldest_ancestor()) {
+        (Some(first), _) => of((1, first)),
+        // One that is in ours says nothing of the first.
+        (None, Some(eldest)) if Some(&eldest.1) != ours.as_ref() => of(eldest),
+        (None, _) => Place::Untold,
+    }
 }
 
 fn eldest_ancestor() -> Option<(u32, PathBuf)> {
@@ -121,7 +196,8 @@ fn is_bpffs(path: &Path) -> Result<bool> {
     match statfs(path) {
         Ok(stat) => Ok(stat.filesystem_type() == BPF_FS_MAGIC),
         Err(error) => Err(Error::io(format!("look at {}", path.display()), &error.into())
-            .with_fix("nicctl keeps its state in bpffs: mount sysfs on /sys first")),
+            .with_fix("nicctl keeps its state in bpffs: mount sysfs on /sys first")
+            .with_fix_if_not_permitted("run it as root with CAP_SYS_PTRACE")),
     }
 }
 
@@ -130,7 +206,7 @@ fn is_bpffs(path: &Path) -> Result<bool> {
 fn mount_bpffs() -> io::Result<()> {
     thread::scope(|scope| {
         let mounted = thread::Builder::new().spawn_scoped(scope, || {
-            if let Some(pid) = elsewhere() {
+            if let Place::Of(pid) = place() {
                 // A mount namespace can be entered only by a thread with a root of its own.
                 unshare(CloneFlags::CLONE_FS)?;
                 setns(File::open(format!("/proc/{pid}/ns/mnt"))?, CloneFlags::CLONE_NEWNS)?;

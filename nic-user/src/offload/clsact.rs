@@ -3,10 +3,8 @@
 //! Filters are not links: they outlive whoever made them. So the record says that they are there
 //! before they are made.
 
-use aya::programs::{
-    SchedClassifier, TcAttachType,
-    tc::{NlOptions, SchedClassifierLink, TcAttachOptions, TcHandle},
-};
+use std::os::fd::AsFd;
+
 use nic_common::record::AttachRecord;
 
 use super::{
@@ -16,10 +14,13 @@ use super::{
 };
 use crate::{
     error::Result,
-    netlink::{link::Links, qdisc::Clsact},
+    netlink::{
+        link::Links,
+        qdisc::{Clsact, Filter, Hook},
+    },
     nic::{
         Nic,
-        namespace::{self, NetNs},
+        census::{Census, Presence},
     },
 };
 
@@ -28,10 +29,12 @@ const PRIORITY: u16 = 0x6e63;
 /// What to do where the kernel does not know the qdisc.
 const MISSING: &str = "before Linux 6.6 it takes the modules sch_ingress and cls_bpf: \
                        `modprobe -a sch_ingress cls_bpf`";
-const HANDLE: TcHandle = TcHandle::new(0, 1);
+const HANDLE: u32 = 1;
 
-const HOOKS: [(&str, TcAttachType); 2] =
-    [(INGRESS, TcAttachType::Ingress), (EGRESS, TcAttachType::Egress)];
+const FILTERS: [(&str, Filter); 2] = [
+    (INGRESS, Filter { hook: Hook::Ingress, priority: PRIORITY, handle: HANDLE }),
+    (EGRESS, Filter { hook: Hook::Egress, priority: PRIORITY, handle: HANDLE }),
+];
 
 /// Makes the qdisc if there is none, and both filters; or puts new programs into them.
 pub fn attach(object: &mut Object, nic: &Nic, record: &mut AttachRecord) -> Result<()> {
@@ -50,80 +53,70 @@ pub fn attach(object: &mut Object, nic: &Nic, record: &mut AttachRecord) -> Resu
             object.write_record(record)?;
         }
     }
-    for (name, hook) in HOOKS {
-        let program = object.classifier(name)?;
-        let link = if replace {
-            replace_filter(program, nic, hook)
-        } else {
-            add_filter(program, nic, hook)
-        }
-        .map_err(|error| pinned::aya_error(&action(&format!("attach {name}")), &*error))?;
-        // Dropping it would remove the filter.
-        std::mem::forget(link);
+    for (name, filter) in FILTERS {
+        let program = object.classifier(name)?.fd();
+        let program =
+            program.map_err(|error| pinned::aya_error(&format!("load {name}"), &error))?;
+        let set = Clsact::open().and_then(|mut clsact| {
+            clsact.set_filter(nic.ifindex(), filter, (name, program.as_fd()), replace)
+        });
+        set.map_err(|error| error.while_doing(action(&format!("attach {name}"))))?;
     }
     Ok(())
 }
 
-type AnyError = Box<dyn std::error::Error>;
-
-fn add_filter(
-    program: &mut SchedClassifier,
-    nic: &Nic,
-    hook: TcAttachType,
-) -> Result<SchedClassifierLink, AnyError> {
-    let options = NlOptions { priority: PRIORITY, handle: HANDLE, classid: None };
-    let id = program.attach_with_options(nic.name(), hook, TcAttachOptions::Netlink(options))?;
-    Ok(program.take_link(id)?)
-}
-
-fn replace_filter(
-    program: &mut SchedClassifier,
-    nic: &Nic,
-    hook: TcAttachType,
-) -> Result<SchedClassifierLink, AnyError> {
-    let old = SchedClassifierLink::attached(nic.name(), hook, PRIORITY, HANDLE, None)?;
-    let id = program.attach_to_link(old)?;
-    Ok(program.take_link(id)?)
-}
-
 /// Removes the filters of a slot, and the qdisc if it was made for them and nothing else hangs on
 /// it. Whatever is gone already is fine.
+///
+/// # Errors
+///
+/// They cannot be removed; or the record cannot be read, and filters are there.
 pub fn remove(slot: &Slot) -> Result<()> {
-    let Ok(record) = pinned::read_record(slot) else { return Ok(()) };
-    if !record.has(AttachRecord::CLSACT) {
-        return Ok(());
-    }
-    if namespace::current_cookie()? == slot.netns {
-        return remove_here(slot, &record);
-    }
-    match namespace::name_of_cookie(slot.netns)? {
-        Some(name) => NetNs::named(&name)?.run(|| remove_here(slot, &record))?,
-        // The namespace is gone, and its interfaces and filters with it.
-        None => Ok(()),
+    let options = match pinned::read_record_if_there(slot) {
+        // It is written before there are any.
+        Ok(None) => return Ok(()),
+        Ok(Some(record)) if !record.has(AttachRecord::CLSACT) => return Ok(()),
+        Ok(Some(record)) => Ok(record),
+        Err(error) => Err(error),
+    };
+    let last_seen_in = options.as_ref().map_or(0, |record| record.netns);
+    match Census::of([slot.key])?.presence(slot.key, last_seen_in) {
+        Presence::There(place) => place.netns.run(|| remove_from(place.ifindex, options))?,
+        // The interface is gone, and its filters with it.
+        Presence::Gone | Presence::Unseen => Ok(()),
+        Presence::Unread(error) => Err(error),
     }
 }
 
-fn remove_here(slot: &Slot, record: &AttachRecord) -> Result<()> {
-    let link = match Links::open().and_then(|mut links| links.by_index(slot.ifindex)) {
+fn remove_from(ifindex: u32, record: Result<AttachRecord>) -> Result<()> {
+    let link = match Links::open().and_then(|mut links| links.by_index(ifindex)) {
         Ok(link) => link,
         Err(error) if error.is_gone() => return Ok(()),
         Err(error) => return Err(error.while_doing("remove filters of a clsact qdisc")),
     };
-    for (_, hook) in HOOKS {
-        if let Ok(filter) = SchedClassifierLink::attached(&link.name, hook, PRIORITY, HANDLE, None)
-        {
-            // Gone already, or gone now.
-            let _ = aya::programs::Link::detach(filter);
+    let failed = |error: crate::netlink::Error| {
+        error.while_doing(format!("remove filters of the clsact qdisc of {}", link.name))
+    };
+    let mut clsact = Clsact::open().map_err(failed)?;
+    let record = match record {
+        Ok(record) => record,
+        Err(error) => {
+            let there = |(_, filter)| clsact.has_filter(ifindex, filter);
+            let there = FILTERS.map(there).into_iter().collect::<Result<Vec<_>, _>>();
+            return match there.map_err(failed)?.contains(&true) {
+                true => Err(error.with_fix(format!(
+                    "tc qdisc del dev {} clsact, if nobody else has filters there; then try again",
+                    link.name
+                ))),
+                false => Ok(()),
+            };
         }
+    };
+    for (_, filter) in FILTERS {
+        clsact.delete_filter(ifindex, filter).map_err(failed)?;
     }
-    if record.has(AttachRecord::OWN_QDISC) {
-        let failed = |error: crate::netlink::Error| {
-            error.while_doing(format!("remove clsact qdisc of {}", link.name))
-        };
-        let mut clsact = Clsact::open().map_err(failed)?;
-        if !clsact.has_filters(slot.ifindex).map_err(failed)? {
-            clsact.delete(slot.ifindex).map_err(failed)?;
-        }
+    if record.has(AttachRecord::OWN_QDISC) && !clsact.has_filters(ifindex).map_err(failed)? {
+        clsact.delete(ifindex).map_err(failed)?;
     }
     Ok(())
 }

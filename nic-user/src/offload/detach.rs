@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 
 /// Removes what was attached to the interface of `slot`; false if there was nothing.
 pub fn detach(_lock: &Lock, slot: &Slot) -> Result<bool> {
-    let half_made = slot.is_half_made();
+    let half_made = slot.is_half_made()?;
     clear_staged(slot)?;
     let existed = slot.exists()?;
     if existed {
@@ -47,7 +47,7 @@ pub fn clear_staged(slot: &Slot) -> Result<Vec<Error>> {
 
 /// Detaches every link of a staged slot, undoes what is not a link, and removes the directory.
 pub fn clear(staged: &Slot) -> Result<()> {
-    link::check_all(staged, staged.ifindex)?;
+    link::check_all(staged)?;
     for name in slot::LINKS {
         staged.detach_link(name)?;
     }

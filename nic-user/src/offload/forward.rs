@@ -68,10 +68,8 @@ impl ForwardPrograms {
     /// From now on those packets are routed; before the first call, none.
     pub fn open_gates(&mut self, gates: [Gate; 2]) -> Result<()> {
         self.object.with_map("NIC_GATES", |map| {
-            let mut map: Array<&mut MapData, u64> = map.try_into()?;
-            for (index, gate) in (0..).zip(gates) {
-                map.set(index, gate.to_word(), 0)?;
-            }
+            let mut map: Array<&mut MapData, Gate> = map.try_into()?;
+            (0..).zip(gates).try_for_each(|(index, gate)| map.set(index, gate, 0))?;
             Ok(())
         })
     }

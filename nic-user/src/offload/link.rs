@@ -68,23 +68,20 @@ impl Link {
     ///
     /// # Errors
     ///
-    /// What is pinned there is not nicctl's link on interface `ifindex`.
-    pub fn open(slot: &Slot, name: &str, ifindex: u32) -> Result<Option<Self>> {
-        Self::open_if(slot, name, ifindex, |program, expected| {
-            check_program(slot, program, expected)
-        })
+    /// What is pinned there is not nicctl's link on the slot's interface.
+    pub fn open(slot: &Slot, name: &str) -> Result<Option<Self>> {
+        Self::open_if(slot, name, |program, expected| check_program(slot, program, expected))
     }
 
     /// The same, once its program was looked at, also where the maps that this one counts in have
     /// been made anew since. Only under the lock.
-    pub fn open_again(slot: &Slot, name: &str, ifindex: u32) -> Result<Option<Self>> {
-        Self::open_if(slot, name, ifindex, |_, _| Ok(()))
+    pub fn open_again(slot: &Slot, name: &str) -> Result<Option<Self>> {
+        Self::open_if(slot, name, |_, _| Ok(()))
     }
 
     fn open_if(
         slot: &Slot,
         name: &str,
-        ifindex: u32,
         check: impl FnOnce(u32, &Expected) -> Result<()>,
     ) -> Result<Option<Self>> {
         let path = slot.pin(name);
@@ -95,7 +92,7 @@ impl Link {
                 return Err(bpffs::error(format!("open {}", path.display()), &error));
             }
         };
-        match look(fd.as_fd(), name, ifindex, check) {
+        match look(fd.as_fd(), name, slot.ifindex, check) {
             Ok(state) => Ok(Some(Self { fd, path, state })),
             Err(error) => Err(foreign(&path, &error)),
         }
@@ -134,8 +131,8 @@ impl Link {
 }
 
 /// Looks at all links of a slot before one of them is touched.
-pub fn check_all(slot: &Slot, ifindex: u32) -> Result<()> {
-    slot::LINKS.iter().try_for_each(|name| Link::open(slot, name, ifindex).map(drop))
+pub fn check_all(slot: &Slot) -> Result<()> {
+    slot::LINKS.iter().try_for_each(|name| Link::open(slot, name).map(drop))
 }
 
 fn foreign(path: &Path, error: &Error) -> Error {
@@ -157,7 +154,7 @@ fn beside(path: &Path) -> String {
 fn look(
     link: BorrowedFd<'_>,
     name: &str,
-    ifindex: u32,
+    ifindex: Option<u32>,
     check: impl FnOnce(u32, &Expected) -> Result<()>,
 ) -> Result<LinkState> {
     match Object::of(link).map_err(|error| Error::io("look at it", &error))? {
@@ -175,7 +172,7 @@ fn look(
     }
     // Whose interface is gone is attached to nothing.
     if state.ifindex != 0 {
-        if state.ifindex != ifindex {
+        if ifindex.is_some_and(|ifindex| state.ifindex != ifindex) {
             return Err(Error::failed(format!("it is attached to interface {}", state.ifindex)));
         }
         check(state.prog_id, expected)?;

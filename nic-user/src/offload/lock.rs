@@ -9,7 +9,10 @@ use std::{
 };
 
 use super::bpffs;
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    trusted,
+};
 
 /// How long to wait for another nicctl.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -37,8 +40,8 @@ impl Lock {
     /// Another nicctl held it all that time, or bpffs cannot be had.
     pub fn take(waiting: impl FnOnce(Option<u32>)) -> Result<Self> {
         let root = bpffs::root()?;
-        let file = File::open(&root)
-            .map_err(|error| bpffs::error(format!("open {}", root.display()), &error))?;
+        let gone = || Error::failed(format!("lock {}: it is gone", root.display()));
+        let file = trusted::open_folder(&root)?.ok_or_else(gone)?;
         let inode = file.metadata().map(|metadata| metadata.st_ino()).unwrap_or_default();
         let start = Instant::now();
         let mut waiting = Some(waiting);

@@ -31,7 +31,7 @@ mod to_stack;
 
 pub use attach::{Attached, ModeWanted, Options, Switches, attach, first_mode, plan};
 pub use attachment::Attachment;
-pub use bpffs::existing_root;
+pub use bpffs::{choose as choose_bpffs, existing_root};
 pub(crate) use btf::Btf;
 pub use detach::detach;
 pub use forward::ForwardPrograms;
@@ -39,7 +39,8 @@ pub use lock::Lock;
 pub use log::follow;
 pub use object::Build;
 pub use privilege::{
-    NEEDS, Needs, check as check_privileges, hint as privilege_hint, refuse_those_of_a_file,
+    NEEDS, Needs, WHERE_HIDDEN, check as check_privileges, hint as privilege_hint,
+    refuse_those_of_a_file,
 };
 pub use programs::Programs;
 pub use rings::{Rings, refuse_if_used};

@@ -144,9 +144,11 @@ pub fn read_record_and_layout(slot: &Slot) -> Result<(AttachRecord, bool)> {
     open_record(slot, slot::RECORD)?.read().map_err(|error| unfit(slot, slot::RECORD, error))
 }
 
-/// The record in a slot.
-pub fn read_record(slot: &Slot) -> Result<AttachRecord> {
-    read_record_and_layout(slot).map(|(record, _)| record)
+/// The record in a slot, if there is one.
+pub fn read_record_if_there(slot: &Slot) -> Result<Option<AttachRecord>> {
+    let Some(record) = open_as(slot, slot::RECORD, RecordMap::new)? else { return Ok(None) };
+    let read = record.read().map_err(|error| unfit(slot, slot::RECORD, error));
+    read.map(|(record, _)| Some(record))
 }
 
 /// The id of what is pinned in a slot, if that is a map.

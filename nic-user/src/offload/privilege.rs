@@ -4,12 +4,17 @@ use std::{fmt, fs, io};
 
 use nix::unistd::geteuid;
 
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    trusted,
+};
 
 /// A capability by its name and number (linux/capability.h).
 pub type Capability = (&'static str, u32);
 
 const DAC_OVERRIDE: Capability = ("CAP_DAC_OVERRIDE", 1);
+/// Looks at other processes, and through their root directories.
+const SYS_PTRACE: Capability = ("CAP_SYS_PTRACE", 19);
 const NET_ADMIN: Capability = ("CAP_NET_ADMIN", 12);
 const NET_RAW: Capability = ("CAP_NET_RAW", 13);
 const PERFMON: Capability = ("CAP_PERFMON", 38);
@@ -33,8 +38,12 @@ pub struct Needs {
     pub why: &'static str,
 }
 
+/// What each command that looks for bpffs takes besides where that is hidden, as `ip netns exec` does
+/// it: the first process's is used.
+pub const WHERE_HIDDEN: &[Capability] = &[SYS_PTRACE];
+
 /// The commands that take capabilities. Others take none; with `--netns` each takes CAP_SYS_ADMIN
-/// besides (`setns`).
+/// besides (`setns`), unless it is there already.
 pub const NEEDS: &[Needs] = &[
     Needs {
         command: "attach",
@@ -81,6 +90,12 @@ pub const NEEDS: &[Needs] = &[
         why: "attaches programs, opens AF_XDP sockets; CAP_IPC_LOCK where `ulimit -l` is too low for their memory",
     },
     Needs {
+        command: "bench",
+        of_root: &[NET_ADMIN, SYS_ADMIN],
+        of_others: &[DAC_OVERRIDE],
+        why: "makes network namespaces, loads and attaches programs in them",
+    },
+    Needs {
         command: "decode --bpf",
         of_root: &NEEDED,
         of_others: &[],
@@ -120,7 +135,7 @@ const fn has(effective: u64, (_, number): &Capability) -> bool {
 pub fn check_ids(action: impl fmt::Display) -> Result<()> {
     let effective = read("status").ok().as_deref().and_then(effective);
     if effective.is_none_or(|effective| has(effective, &SYS_ADMIN)) {
-        return Ok(());
+        return refuse_user_namespace(action);
     }
     Err(Error::not_permitted(format!("{action}: not permitted without {}", SYS_ADMIN.0)))
 }
@@ -138,14 +153,22 @@ pub fn check(action: impl fmt::Display) -> Result<()> {
             "{action}: not permitted without {}",
             and(&missing)
         ))
-        .with_fix("run it as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON"));
+        .with_fix(match geteuid().is_root() {
+            true => "run it as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON",
+            false => {
+                "run it as root, or with CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON and CAP_DAC_OVERRIDE"
+            }
+        }));
     }
-    if read("uid_map").is_ok_and(|map| !is_whole(&map)) {
-        let message = "capabilities in a user namespace do not reach BPF";
-        return Err(Error::not_permitted(format!("{action}: {message}"))
-            .with_fix("run it outside of the user namespace, which rootless containers are"));
+    refuse_user_namespace(action)
+}
+
+fn refuse_user_namespace(action: impl fmt::Display) -> Result<()> {
+    if !trusted::is_in_user_namespace() {
+        return Ok(());
     }
-    Ok(())
+    let message = "capabilities in a user namespace do not reach BPF";
+    Err(Error::not_permitted(format!("{action}: {message}")).with_fix(trusted::OUTSIDE))
 }
 
 /// Refuses the privileges of a file (set-user-id, set-group-id, capabilities of its own): arguments,
@@ -174,11 +197,6 @@ fn missing(effective: u64) -> Vec<&'static str> {
     let lacks = |needed: &&Capability| !has(effective, needed) && !has(effective, &SYS_ADMIN);
     let missing = NEEDED.iter().filter(lacks);
     missing.map(|(name, _)| *name).collect()
-}
-
-/// Whether a `/proc/PID/uid_map` maps every user to itself, as only the initial namespace's does.
-fn is_whole(uid_map: &str) -> bool {
-    uid_map.split_whitespace().eq(["0", "0", "4294967295"])
 }
 
 /// `A`, `A and B`, `A, B and C`.
@@ -215,13 +233,19 @@ mod tests {
                 format!("| `{command}` | {} | {} | {why} |", names(of_root), names(of_others));
             assert!(page.lines().any(|line| line == row), "{row}");
         }
+        let rows = page.lines().filter(|line| line.contains(" | none | ") || line.contains("CAP_"));
+        let rows = rows.filter(|line| line.starts_with("| `"));
+        assert_eq!(rows.count(), NEEDS.len(), "rows of commands that take no capabilities");
+        for (name, _) in WHERE_HIDDEN {
+            let sentence = format!("inside `ip netns exec`, {name} is needed besides");
+            let page = page.replace('\n', " ");
+            assert!(page.contains(&sentence), "{name}");
+        }
     }
 
     #[test]
-    fn status_and_uid_map_are_understood() {
+    fn status_is_understood() {
         assert_eq!(effective("Name:\tx\nCapEff:\t000001ffffffffff\n"), Some(0x1ff_ffff_ffff));
         assert_eq!(effective("CapEff:\tnonsense\n"), None);
-        assert!(is_whole("         0          0 4294967295\n"));
-        assert!(!is_whole("         0       1000          1\n"));
     }
 }

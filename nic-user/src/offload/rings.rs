@@ -8,6 +8,7 @@
 use std::{
     fmt,
     fs::{self, File, TryLockError},
+    io,
     os::{
         fd::{AsRawFd, BorrowedFd},
         linux::fs::MetadataExt,
@@ -28,7 +29,7 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
-    nic::{InterfaceName, Nic, namespace},
+    nic::{InterfaceName, Nic},
 };
 
 /// The rings of one user at an interface. Dropping it gives their frames to the kernel again, and
@@ -54,7 +55,7 @@ impl Rings {
     }
 
     fn open_locked(lock: &Lock, nic: &Nic) -> Result<Self> {
-        let slot = Slot::new(namespace::current_cookie()?, nic.ifindex());
+        let slot = Slot::of(&nic.link)?;
         let attachment = Attachment::of(slot.clone())?;
         if attachment.is_none_or(|attachment| attachment.xdp_program().is_none()) {
             attach_for_rings(lock, nic)?;
@@ -62,7 +63,8 @@ impl Rings {
         let presence = slot.open_directory()?;
         let alone = presence.try_lock().is_ok();
         if !alone {
-            presence.try_lock_shared().map_err(in_lock)?;
+            // Those who look whether there is anybody hold it for a moment only.
+            presence.lock_shared().map_err(in_lock)?;
         }
         let rules = pinned::open_map(&slot, slot::STEER)?;
         let sockets = pinned::open_map(&slot, slot::SOCKETS)?;
@@ -77,7 +79,7 @@ impl Rings {
         };
         if alone {
             rings.clear_all()?;
-            rings.presence.try_lock_shared().map_err(in_lock)?;
+            rings.presence.lock_shared().map_err(in_lock)?;
         }
         Ok(rings)
     }
@@ -121,7 +123,8 @@ impl Rings {
         }
         self.clear_all()?;
         let is_ours = self.slot.is_at(&self.presence)
-            && pinned::read_record(&self.slot)?.has(AttachRecord::FOR_RINGS);
+            && pinned::read_record_if_there(&self.slot)?
+                .is_some_and(|record| record.has(AttachRecord::FOR_RINGS));
         if is_ours {
             detach::detach(&lock, &self.slot)?;
         }
@@ -139,7 +142,7 @@ pub fn refuse_if_used(name: &str, slot: &Slot) -> Result<()> {
     match directory.try_lock() {
         Ok(()) => Ok(()),
         Err(TryLockError::WouldBlock) => Err(used(name, holder(&directory))),
-        Err(error) => Err(in_lock(error)),
+        Err(TryLockError::Error(error)) => Err(in_lock(error)),
     }
 }
 
@@ -195,8 +198,8 @@ fn attach_for_rings(lock: &Lock, nic: &Nic) -> Result<()> {
     attach::attach(lock, nic, &options).map(drop)
 }
 
-fn in_lock(error: TryLockError) -> Error {
-    Error::io("lock the directory of pins", &error.into())
+fn in_lock(error: io::Error) -> Error {
+    Error::io("lock the directory of pins", &error)
 }
 
 fn in_map(error: &aya::maps::MapError) -> Error {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{bpffs, link::Link};
-use crate::{error::Result, trusted};
+use crate::{error::Result, netlink::link::LinkInfo, nic::identity::InterfaceKey, trusted};
 
 /// Below the root of bpffs.
 const DIRECTORY: &str = "nicctl";
@@ -44,42 +44,59 @@ pub const LOG: &str = "log";
 /// All maps.
 pub const MAPS: [&str; 8] = [RX, INGRESS, TX, RECORD, POLICY, STEER, SOCKETS, LOG];
 
-/// One interface in one network namespace: where its pins are.
+/// Where the pins of one interface are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slot {
     path: PathBuf,
-    /// Interface index.
-    pub ifindex: u32,
-    /// Cookie of the network namespace.
-    pub netns: u64,
+    /// Whose they are.
+    pub key: InterfaceKey,
+    /// Index of the interface in its network namespace, where that is known: a link of another one
+    /// is none of nicctl's.
+    pub ifindex: Option<u32>,
 }
 
 impl Slot {
-    /// The slot of an interface, which need not exist.
-    pub fn new(netns: u64, ifindex: u32) -> Self {
-        let path = bpffs::path().join(DIRECTORY).join(format!("{netns}-{ifindex}"));
-        Self { path, ifindex, netns }
+    /// The slot of an interface of the calling thread's network namespace, which need not exist.
+    ///
+    /// # Errors
+    ///
+    /// The interface cannot be told from others, or bpffs cannot be looked at.
+    pub fn of(link: &LinkInfo) -> Result<Self> {
+        let [id, place] = InterfaceKey::both(link)?.map(|key| Self::new(key, Some(link.ifindex)));
+        let is_old = bpffs::existing_root()?.is_some() && !id.exists()? && place.exists()?;
+        Ok(if is_old { place } else { id })
     }
 
-    /// All slots there are, sorted by namespace and index. What others may have put beside them is
-    /// passed over.
+    /// The slot of this name.
+    pub fn new(key: InterfaceKey, ifindex: Option<u32>) -> Self {
+        Self { path: bpffs::path().join(DIRECTORY).join(key.to_string()), key, ifindex }
+    }
+
+    /// All slots there are, in order. What others may have put beside them is passed over.
     pub fn all() -> Result<Vec<Self>> {
         // What cannot be looked at may be one.
         let is_other = |path: &PathBuf| fs::metadata(path).is_ok_and(|it| !it.is_dir());
         let mut slots: Vec<Self> =
             entries()?.into_iter().filter(|path| !is_other(path)).filter_map(Self::parse).collect();
-        slots.sort_by_key(|slot| (slot.netns, slot.ifindex));
+        slots.sort_by_key(|slot| slot.key);
         Ok(slots)
     }
 
     fn parse(path: PathBuf) -> Option<Self> {
-        let (netns, ifindex) = path.file_name()?.to_str()?.split_once('-')?;
-        Some(Self { netns: netns.parse().ok()?, ifindex: ifindex.parse().ok()?, path })
+        let key = path.file_name()?.to_str()?.parse().ok()?;
+        Some(Self { path, key, ifindex: None })
+    }
+
+    /// The same, for an interface with this index.
+    #[must_use]
+    pub fn at(self, ifindex: Option<u32>) -> Self {
+        Self { ifindex, ..self }
     }
 
     /// Whether anything is there.
     pub fn exists(&self) -> Result<bool> {
         let action = || format!("look at {}", self.path.display());
+        bpffs::seen_root()?;
         if let Some(directory) = self.path.parent() {
             trusted::folder(directory)?;
         }
@@ -93,8 +110,10 @@ impl Slot {
 
     /// Its directory: for a lock that tells who uses what is pinned there.
     pub fn open_directory(&self) -> Result<File> {
-        File::open(&self.path)
-            .map_err(|error| bpffs::error(format!("open {}", self.path.display()), &error))
+        trusted::open_folder(&self.path)?.ok_or_else(|| {
+            let gone = io::Error::from_raw_os_error(libc::ENOENT);
+            bpffs::error(format!("open {}", self.path.display()), &gone)
+        })
     }
 
     /// Whether `directory` is still this slot's, not one that was removed or replaced.
@@ -116,8 +135,10 @@ impl Slot {
     }
 
     /// Whether a process that was killed left it half made, or half removed.
-    pub fn is_half_made(&self) -> bool {
-        self.staging().path.exists()
+    pub fn is_half_made(&self) -> Result<bool> {
+        let path = self.staging().path;
+        path.try_exists()
+            .map_err(|error| bpffs::error(format!("look at {}", path.display()), &error))
     }
 
     /// Whether this is where a slot is made or removed.
@@ -128,11 +149,19 @@ impl Slot {
 
     /// Whether this is where `slot` is made or removed.
     pub fn is_stage_of(&self, slot: &Self) -> bool {
-        *self == slot.staging()
+        self.path == slot.staging().path
     }
 
-    fn staging(&self) -> Self {
-        let name = format!("{STAGING}{}-{}", self.netns, self.ifindex);
+    /// The slot that is made or removed here.
+    #[must_use]
+    pub fn unstaged(&self) -> Self {
+        Self::new(self.key, self.ifindex)
+    }
+
+    /// Where it is made or removed.
+    #[must_use]
+    pub fn staging(&self) -> Self {
+        let name = format!("{STAGING}{}", self.key);
         Self { path: self.path.with_file_name(name), ..self.clone() }
     }
 
@@ -152,8 +181,9 @@ impl Slot {
 
     /// Removes every pin that is left, and the directory.
     pub fn remove_directory(&self) -> Result<()> {
-        trusted::folder(&self.path)?;
-        remove_directory(&self.path)
+        let Some(folder) = trusted::open_folder(&self.path)? else { return Ok(()) };
+        trusted::remove_files(&folder)
+            .and_then(|()| fs::remove_dir(&self.path))
             .map_err(|error| bpffs::error(format!("remove {}", self.path.display()), &error))
     }
 
@@ -163,7 +193,7 @@ impl Slot {
     ///
     /// It is not nicctl's link on this interface.
     pub fn detach_link(&self, name: &str) -> Result<()> {
-        Link::open(self, name, self.ifindex)?.map_or(Ok(()), Link::detach)
+        Link::open(self, name)?.map_or(Ok(()), Link::detach)
     }
 }
 
@@ -186,8 +216,7 @@ pub fn remove_directory_if_empty() {
 }
 
 fn entries() -> Result<Vec<PathBuf>> {
-    let Some(root) = bpffs::existing_root()? else { return Ok(Vec::new()) };
-    let directory = root.join(DIRECTORY);
+    let directory = bpffs::seen_root()?.join(DIRECTORY);
     let action = || format!("read {}", directory.display());
     trusted::folder(&directory)?;
     match fs::read_dir(&directory) {
@@ -207,15 +236,4 @@ fn make_directory(path: &Path) -> Result<()> {
         }
         _ => Ok(()),
     }
-}
-
-fn remove_directory(path: &Path) -> io::Result<()> {
-    let entries = match fs::read_dir(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        entries => entries?,
-    };
-    for entry in entries {
-        fs::remove_file(entry?.path())?;
-    }
-    fs::remove_dir(path)
 }

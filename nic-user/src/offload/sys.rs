@@ -16,12 +16,14 @@ use std::{
 pub(super) enum Command {
     MapLookup = 1,
     MapUpdate = 2,
+    Pin = 6,
     Open = 7,
     ProgramById = 13,
     Info = 15,
     BtfLoad = 18,
     BtfById = 19,
     MapLookupBatch = 24,
+    LinkCreate = 28,
     LinkUpdate = 29,
     LinkDetach = 34,
 }
@@ -121,6 +123,51 @@ pub fn open_pin(path: &Path) -> io::Result<OwnedFd> {
     let mut attr = PinAttr { pathname: path.as_ptr() as u64, bpf_fd: 0, file_flags: 0 };
     // SAFETY: the path ends in a zero and outlives the call.
     unsafe { open(Command::Open, &mut attr) }
+}
+
+/// Pins an object at `path`, where nothing is yet.
+pub fn pin(object: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    let (pathname, bpf_fd) = (path.as_ptr() as u64, object.as_raw_fd() as u32);
+    // SAFETY: the path ends in a zero and outlives the call.
+    unsafe { bpf(Command::Pin, &mut PinAttr { pathname, bpf_fd, file_flags: 0 }) }.map(drop)
+}
+
+/// Where TCX programs are attached (`enum bpf_attach_type`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Tcx {
+    /// What arrives.
+    Ingress = 46,
+    /// What leaves.
+    Egress = 47,
+}
+
+/// Attaches a TC program to an interface of the present network namespace, before all others that
+/// are there (Linux 6.6).
+pub fn create_tcx_link(program: BorrowedFd<'_>, ifindex: u32, hook: Tcx) -> io::Result<OwnedFd> {
+    const BPF_F_BEFORE: u32 = 1 << 3;
+    #[repr(C)]
+    struct Attr {
+        prog_fd: u32,
+        target_ifindex: u32,
+        attach_type: u32,
+        flags: u32,
+        relative_fd: u32,
+        _hole: u32,
+        expected_revision: u64,
+    }
+    let mut attr = Attr {
+        prog_fd: program.as_raw_fd() as u32,
+        target_ifindex: ifindex,
+        attach_type: hook as u32,
+        flags: BPF_F_BEFORE,
+        relative_fd: 0,
+        _hole: 0,
+        expected_revision: 0,
+    };
+    // SAFETY: it has no pointers, and the command gives a descriptor.
+    unsafe { open(Command::LinkCreate, &mut attr) }
 }
 
 /// Information on an object, in the struct of its kind.

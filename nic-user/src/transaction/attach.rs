@@ -1,18 +1,18 @@
 //! Attaching together with the settings that a profile wants and that XDP needs.
 
-use std::{collections::BTreeMap, vec};
+use std::vec;
 
 use super::Present;
 use crate::{
     control::{
-        self, Context, Desired, Device, Journals, KernelDevice, Plan, Profile, Report, apply_then,
-        journal::Found,
+        self, Context, Desired, Device, Journals, KernelDevice, Owner, Plan, Profile, Report,
+        apply_then,
         plan::{Xdp, with_needs_of_xdp},
         rules,
     },
     error::{Error, Result},
     netlink::link::XdpMode,
-    nic::{Nic, namespace},
+    nic::Nic,
     offload::{self, Attached, Lock, ModeWanted, Options, Slot},
 };
 
@@ -124,10 +124,7 @@ fn plan_settings(
 ) -> Result<Plan> {
     let desired = with_needs_of_xdp(wishes.clone(), needs)?;
     let identity = device.identity();
-    let obtained = match journals.find(&identity)? {
-        Found::Same(journal) => journal.obtained,
-        Found::Nothing | Found::Other { .. } => BTreeMap::new(),
-    };
+    let obtained = journals.find(&identity)?.map(|journal| journal.obtained).unwrap_or_default();
     let (xdp, limits) = (program.xdp, &program.limits[..]);
     let around = &device.surroundings();
     let context = Context { identity: &identity, xdp, limits, around, obtained: &obtained };
@@ -172,10 +169,10 @@ impl All<'_> {
         let Planned { mut device, settings, mut programs } = planned;
         let nic = device.nic().clone();
         let journals = self.journals;
-        let report = apply_then(&mut device, &settings, journals, || {
+        let report = apply_then(&mut device, &settings, &Owner::Attach, journals, || {
             let nic = if settings.is_empty() { nic } else { Nic::by_index(nic.ifindex())? };
             let attached = offload::attach(self.lock, &nic, self.options)?;
-            self.attach().or_else(|error| self.take_back(&attached, error))?;
+            self.attach().or_else(|error| self.take_back(&nic, &attached, error))?;
             programs = attached;
             Ok(())
         });
@@ -190,10 +187,9 @@ impl All<'_> {
         result
     }
 
-    fn take_back(&self, attached: &Attached, error: Error) -> Result<()> {
+    fn take_back(&self, nic: &Nic, attached: &Attached, error: Error) -> Result<()> {
         if !attached.upgraded {
-            let slot = Slot::new(namespace::current_cookie()?, attached.ifindex);
-            offload::detach(self.lock, &slot)?;
+            offload::detach(self.lock, &Slot::of(&nic.link)?)?;
         }
         Err(error)
     }

@@ -5,11 +5,12 @@
 
 mod attach;
 mod detach;
+mod lock;
 mod present;
+pub mod subject;
 
 pub use attach::{Done, Planned, attach, plan};
-pub use detach::{
-    Detached, Presence, SettingsLeft, Wanted, detach, former, is_gone, is_gone_or_unseen, presence,
-    preview, slot_of,
-};
+pub use detach::{Detached, SettingsLeft, Wanted, detach, preview, settings};
+pub use lock::lock;
 pub use present::Present;
+pub use subject::{Scope, Subject};

@@ -6,7 +6,7 @@ use crate::{
     control::plan::Xdp,
     error::Result,
     netlink::link::XdpMode,
-    nic::{Nic, namespace, preflight, setting::Key},
+    nic::{Nic, preflight, setting::Key},
     offload::{Attachment, Slot},
 };
 
@@ -28,7 +28,7 @@ impl Present {
     /// The network namespace can not be told from others.
     pub fn on(nic: &Nic) -> Result<Self> {
         let Some(program) = nic.xdp().first() else { return Ok(Self::default()) };
-        let slot = Slot::new(namespace::current_cookie()?, nic.ifindex());
+        let slot = Slot::of(&nic.link)?;
         let ours = Attachment::of(slot).ok().flatten();
         let single = ours.is_some_and(|attachment| !attachment.record().has(AttachRecord::FRAGS));
         Ok(Self::reading(nic, program.mode, !single))

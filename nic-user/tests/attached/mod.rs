@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use nic_user::lab::{Host, Lab};
 use nic_user::netlink::link::LinkStats;
 use nic_user::nic::{InterfaceName, Nic};
+use nic_user::offload::Slot;
 use serde_json::Value;
 
 /// Limit of any single wait.
@@ -250,4 +251,10 @@ pub fn rename(host: &Host, to: &str) {
     })
     .unwrap();
     host.links(|links| links.set_up(host.ifindex(), true)).unwrap();
+}
+
+/// Where what is attached to the host's interface has its pins.
+pub fn slot(host: &Host) -> Slot {
+    let link = host.link().unwrap();
+    host.run(|| Slot::of(&link)).unwrap().unwrap()
 }

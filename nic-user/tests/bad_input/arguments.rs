@@ -3,7 +3,7 @@
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
 
-use crate::{assert_refused, needs_root, nicctl, sandbox::Sandbox};
+use crate::{assert_done, assert_refused, needs_root, nicctl, sandbox::Sandbox};
 
 const ON_INTERFACES: [&[&str]; 4] =
     [&["attach"], &["attach", "--dry-run"], &["stats"], &["detach"]];
@@ -41,6 +41,53 @@ fn names_that_no_namespace_can_have_are_usage_errors() {
         let output = nicctl(command).args(["lo", "--netns", "nic-none"]).output().unwrap();
         assert_refused(&output, 3, "no network namespace is called nic-none");
     }
+}
+
+#[test]
+fn names_of_any_bytes_are_managed() {
+    needs_root!();
+    let sandbox = Sandbox::new();
+    // Of interfaces as long as they can be, and one that looks like an escape.
+    let other = "abc\\x5cxffdefghij";
+    sandbox.shell(
+        "mount -t tmpfs tmpfs /run/netns; name=$(printf 'ns\\377'); touch /run/netns/$name
+         unshare --net sh -ec '
+         mount --bind /proc/self/ns/net /run/netns/$(printf \"ns\\377\")
+         name=$(printf \"\\377\\376\\303abc\\033\\377\\377\\377\\377\\377\\377\\377\\377\")
+         ip link add \"$name\" type veth peer name \"abc\\\\xffdefghij\"'",
+    );
+    let bytes = b"\xff\xfe\xc3abc\x1b\xff\xff\xff\xff\xff\xff\xff\xff";
+    let shown = "\\xff\\xfe\\xc3abc\\u001b\\xff\\xff\\xff\\xff\\xff\\xff\\xff\\xff";
+    for (name, shown) in [(OsStr::from_bytes(bytes), shown), (OsStr::new(other), other)] {
+        let run = |args: &[&str]| {
+            let mut command = sandbox.command("/mnt/nicctl", args);
+            assert_done(&command.arg("--netns").arg(OsStr::from_bytes(b"ns\xff")).output().unwrap())
+        };
+        let on = |args: &[&str]| {
+            let mut command = sandbox.command("/mnt/nicctl", &args[..1]);
+            command.arg(name).args(&args[1..]).arg("--netns").arg(OsStr::from_bytes(b"ns\xff"));
+            assert_done(&command.output().unwrap())
+        };
+        let attached = format!("{shown}: attached, native mode");
+        assert!(on(&["attach"]).starts_with(&attached), "{shown}");
+        assert!(on(&["attach"]).contains("upgraded"), "{shown}");
+        assert!(run(&["list"]).contains(shown), "{shown}");
+        assert!(on(&["stats"]).contains("QUEUE"), "{shown}");
+        on(&["set", "link.mtu=1400"]);
+        on(&["restore"]);
+        assert!(run(&["doctor"]).contains("nothing is left"), "{shown}");
+        assert_eq!(on(&["detach"]), format!("{shown}: detached\n"));
+    }
+    // Where it is from, seen from elsewhere; and what is gone, by the name that it had.
+    let mut command = sandbox.command("/mnt/nicctl", &["attach"]);
+    command.arg(OsStr::from_bytes(bytes)).arg("--netns").arg(OsStr::from_bytes(b"ns\xff"));
+    assert_done(&command.output().unwrap());
+    let list = assert_done(&sandbox.nicctl(&["list"]));
+    assert!(list.contains(shown) && list.contains("ns\\xff"), "{list}");
+    sandbox.shell("nsenter --net=/run/netns/$(printf 'ns\\377') ip link del 'abc\\xffdefghij'");
+    let mut command = sandbox.command("/mnt/nicctl", &["detach"]);
+    command.arg(OsStr::from_bytes(bytes)).arg("--netns").arg(OsStr::from_bytes(b"ns\xff"));
+    assert_eq!(assert_done(&command.output().unwrap()), format!("{shown}: detached\n"));
 }
 
 #[test]

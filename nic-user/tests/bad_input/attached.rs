@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use nic_user::lab::bpf::map::Counters;
+use nic_user::{lab::bpf::map::Counters, nic::identity::InterfaceKey};
 use serde_json::Value;
 
 use crate::{
@@ -66,13 +66,11 @@ fn an_attachment_without_its_record_is_unreadable() {
 fn an_attachment_of_another_version_is_unreadable() {
     needs_root!();
     let sandbox = without("record");
-    let ifindex = sandbox.lab().a().ifindex();
-    let slots = fs::read_dir(sandbox.bpffs().join("nicctl")).unwrap();
-    let slot = slots
-        .flatten()
-        .map(|entry| entry.path())
-        .find(|path| path.to_string_lossy().ends_with(&format!("-{ifindex}")));
-    Counters::<1>::new().unwrap().pin(&slot.unwrap().join("record")).unwrap();
+    let host = sandbox.lab().a();
+    let link = host.link().unwrap();
+    let [key, _] = host.run(|| InterfaceKey::both(&link)).unwrap().unwrap();
+    let record = sandbox.bpffs().join(format!("nicctl/{key}/record"));
+    Counters::<1>::new().unwrap().pin(&record).unwrap();
     assert_unreadable(&sandbox, "was attached by another version of nicctl");
 }
 

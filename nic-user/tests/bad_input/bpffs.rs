@@ -14,16 +14,62 @@ fn without_bpffs_attach_mounts_it_and_nothing_else_does() {
     needs_root!();
     let sandbox = Sandbox::new();
     sandbox.shell(UNMOUNT);
-    for args in [&["list"][..], &["stats"]] {
-        assert_eq!(assert_done(&sandbox.nicctl(args)), "nothing is attached\n");
+    let message = "what is attached cannot be seen: no bpffs is mounted on /sys/fs/bpf\n  fix: as \
+                   root: mount -t bpf -o mode=0700 bpf /sys/fs/bpf\n";
+    for args in [
+        &["list"][..],
+        &["list", "--json"],
+        &["stats"],
+        &["stats", "nic-a"],
+        &["log"],
+        &["log", "nic-a"],
+        &["detach", "nic-a"],
+        &["detach", "nic-a", "--dry-run"],
+        &["detach", "--all"],
+        &["detach", "--gone"],
+        &["detach", "--everywhere"],
+    ] {
+        sandbox.assert_refuses(args, 4, message);
     }
-    assert_eq!(assert_done(&sandbox.nicctl(&["detach", "nic-a"])), "nic-a: nothing was attached\n");
     assert_done(&sandbox.nicctl(&["attach", "nic-a", "--dry-run"]));
-    sandbox.assert_refuses(&["stats", "nic-a"], 3, "nothing is attached to nic-a");
+    let doctor = String::from_utf8(sandbox.nicctl(&["doctor"]).stdout).unwrap();
+    assert!(doctor.contains("not mounted: attach mounts it"), "{doctor}");
     assert_eq!(sandbox.shell(MOUNTED), "no\n");
-    sandbox.attach();
+    // The sandbox has processes of its own, as a container has.
+    let attached = sandbox.nicctl(&["attach", "nic-a"]);
+    let said = String::from_utf8(attached.stderr).unwrap();
+    assert_eq!(attached.status.code(), Some(0), "{said}");
+    assert!(said.contains("ends with it") && said.contains("-v /sys/fs/bpf:/sys/fs/bpf"), "{said}");
     assert_eq!(sandbox.shell(MOUNTED), "yes\n");
     assert!(assert_done(&sandbox.nicctl(&["list"])).contains("nic-a"));
+}
+
+#[test]
+fn a_bpffs_that_is_chosen_is_the_only_one() {
+    needs_root!();
+    let sandbox = Sandbox::new();
+    sandbox.shell("mkdir /mnt/own /mnt/none && mount -t bpf -o mode=0700 bpf /mnt/own");
+    let own = ["--bpffs", "/mnt/own"];
+    assert_done(&sandbox.nicctl(&[&["attach", "nic-a"], &own[..]].concat()));
+    assert_eq!(assert_done(&sandbox.nicctl(&["list"])), "nothing is attached\n");
+    let listed = sandbox.shell("NICCTL_BPFFS=/mnt/own /mnt/nicctl list");
+    assert!(listed.contains("nic-a"), "{listed}");
+    let doctor = String::from_utf8(sandbox.nicctl(&[&own[..], &["doctor"]].concat()).stdout);
+    assert!(doctor.unwrap().contains("mounted: /mnt/own"));
+    let none = sandbox.nicctl(&["list", "--bpffs", "/mnt/none"]);
+    assert_refused(&none, 1, "/mnt/none is no bpffs\n  fix: as root: mount -t bpf");
+    assert_done(&sandbox.nicctl(&[&["detach", "--all"], &own[..]].concat()));
+}
+
+#[test]
+fn a_private_bpffs_is_used_and_that_of_the_first_process_left_alone() {
+    needs_root!();
+    let sandbox = Sandbox::new();
+    let script = "mount -t bpf -o mode=0700 bpf /sys/fs/bpf && /mnt/nicctl attach nic-a && \
+                  /mnt/nicctl list && /mnt/nicctl detach nic-a";
+    let said = sandbox.shell(&format!("unshare --mount sh -ec '{script}'"));
+    assert!(said.contains("nic-a: attached") && said.contains("nic-a: detached"), "{said}");
+    assert_eq!(assert_done(&sandbox.nicctl(&["list"])), "nothing is attached\n");
 }
 
 #[test]
@@ -203,4 +249,20 @@ fn journals_are_for_nobody_else_whatever_the_umask_and_those_of_others_are_refus
     sandbox.shell("test \"$(cat /mnt/target)\" = kept");
     assert_done(&sandbox.nicctl(&["restore", "nic-a"]));
     assert_eq!(mtu(&sandbox), 1500);
+}
+
+#[test]
+fn what_was_not_finished_writing_is_cleared_away_by_whoever_holds_the_lock() {
+    needs_root!();
+    let sandbox = Sandbox::new();
+    for args in [
+        &["attach", "nic-a"][..],
+        &["detach", "nic-a"],
+        &["set", "nic-a", "link.mtu=1400"],
+        &["restore", "nic-a"],
+    ] {
+        sandbox.shell("umask 077; echo { >/var/lib/nicctl/9-9.new");
+        assert_done(&sandbox.nicctl(args));
+        sandbox.shell("test ! -e /var/lib/nicctl/9-9.new");
+    }
 }

@@ -67,11 +67,17 @@ fn the_settings_of_a_vanished_namespace_keep_no_other_from_being_detached() {
     needs_root!();
     let sandbox = Sandbox::new();
     let lab = Lab::new(Shape::default()).unwrap();
-    set(&sandbox, lab.a(), "link.mtu=1400");
-    set(&sandbox, lab.b(), "link.mtu=1400");
+    let on = |host: &Host, args: &[&str]| {
+        let netns = ["--netns", host.netns_name()];
+        assert_done(&sandbox.nicctl(&[&[args[0], host.interface()], &args[1..], &netns].concat()));
+    };
+    for host in [lab.a(), lab.b()] {
+        on(host, &["attach", "--profile", "big-tcp"]);
+        on(host, &["detach", "--keep-settings"]);
+    }
     drop(lab);
-    assert_done(&sandbox.nicctl(&["set", "nic-a", "link.mtu=1400"]));
-    sandbox.attach();
+    let before = sandbox.lab().a().link().unwrap().gso_max_size;
+    assert_done(&sandbox.nicctl(&["attach", "nic-a", "--profile", "big-tcp"]));
     let output = sandbox.nicctl(&["detach", "--everywhere"]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
@@ -79,7 +85,7 @@ fn the_settings_of_a_vanished_namespace_keep_no_other_from_being_detached() {
     assert!(said.contains("if it is no more: nicctl detach --gone"), "{said}");
     // The others are detached, and have their settings back.
     assert!(String::from_utf8_lossy(&output.stdout).starts_with("nic-a: detached\n"));
-    assert_eq!(sandbox.lab().a().link().unwrap().mtu, 1500);
+    assert_eq!(sandbox.lab().a().link().unwrap().gso_max_size, before);
     assert_eq!(journals(&sandbox), 2);
     let said = assert_done(&sandbox.nicctl(&["detach", "--gone"]));
     assert_eq!((said.matches(FORGOTTEN).count(), journals(&sandbox)), (2, 0), "{said}");

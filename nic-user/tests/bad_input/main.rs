@@ -3,6 +3,7 @@
 
 mod arguments;
 mod attached;
+mod attacker;
 mod bpffs;
 mod captures;
 #[path = "../common/mod.rs"]

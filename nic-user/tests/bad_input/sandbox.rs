@@ -35,10 +35,12 @@ pub struct State {
 /// The binary is bound to where every user may run it.
 const SCRIPT: &str = "
     while umount /sys/fs/bpf; do :; done 2>/dev/null
-    mount -t bpf -o mode=0700 bpf /sys/fs/bpf &&
     mkdir -p /var/lib/nicctl && mount -t tmpfs -o mode=0700 tmpfs /var/lib/nicctl &&
     mount -t tmpfs tmpfs /mnt && touch /mnt/nicctl && mount --bind \"$0\" /mnt/nicctl &&
     echo ready && exec cat";
+
+/// sysfs of the network namespace, as `ip netns exec` mounts it, and a bpffs.
+const MOUNTS: &str = "mount -t sysfs sysfs /sys && mount -t bpf -o mode=0700 bpf /sys/fs/bpf";
 
 impl Sandbox {
     pub fn new() -> Self {
@@ -53,7 +55,9 @@ impl Sandbox {
         let mut ready = [0; 6];
         first.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
         let alive = first.stdin.take().unwrap();
-        Self { lab, first, _alive: alive }
+        let sandbox = Self { lab, first, _alive: alive };
+        sandbox.shell(MOUNTS);
+        sandbox
     }
 
     pub fn lab(&self) -> &Lab {

@@ -1,6 +1,9 @@
 //! Packets with what Linux 6.18 does with them.
 
-use super::packets::{Options, Packet, Station};
+use super::{
+    changes::{self, Change},
+    packets::{Options, Packet, Station},
+};
 
 /// What becomes of a packet: whether it is sent on, whether a socket gets it, and type and code of
 /// the answer.
@@ -71,7 +74,7 @@ fn sources() -> Vec<Case> {
         ("IPv4 from 224.0.0.1", from("224.0.0.1"), NOTHING),
         ("IPv4 from 10.2.0.9 (rp_filter)", from("10.2.0.9"), NOTHING),
         ("IPv4 from an address of the router", from("10.1.0.1"), NOTHING),
-        ("IPv6 from fe80::1234", from("fe80::1234"), NOTHING),
+        ("IPv6 from fe80::1234", from("fe80::1234"), answered(1, 2)),
         ("IPv6 from ::", from("::"), NOTHING),
         ("IPv6 from ::ffff:10.1.0.2", from("::ffff:10.1.0.2"), SENT_ON),
     ]
@@ -95,5 +98,32 @@ fn destinations() -> Vec<Case> {
         ("IPv4 to 127.0.0.1", v4("127.0.0.1"), NOTHING),
         ("IPv4 multicast", to_station(Station::Multicast, v4("224.0.0.251")), NOTHING),
         ("IPv6 multicast", to_station(Station::Multicast, v6("ff02::fb")), NOTHING),
+    ]
+}
+
+/// A packet after a change, and its fate.
+pub struct Changed {
+    pub name: &'static str,
+    pub change: Change,
+    pub packet: Packet,
+    pub fate: Fate,
+}
+
+/// What has another fate once something has changed.
+pub fn changed() -> Vec<Changed> {
+    let case = |name, change, packet, fate| Changed { name, change, packet, fate };
+    let middling = Packet { fragment: 0x4000, payload: 1400, ..v4("10.2.0.2") };
+    vec![
+        case("less MTU", changes::MTU, middling, answered(3, 4)),
+        case("to the new MAC", changes::MAC, v4("10.2.0.2"), SENT_ON),
+        case(
+            "to the former MAC",
+            changes::MAC,
+            to_station(Station::Former, v4("10.2.0.2")),
+            NOTHING,
+        ),
+        case("to a new address", changes::ADDRESS, v4("10.61.0.1"), TAKEN),
+        case("a new rule", changes::RULE, Packet { tos: 0x1c, ..v4("10.2.0.2") }, NOTHING),
+        case("a new route", changes::ROUTE, v4("10.61.0.1"), NOTHING),
     ]
 }

@@ -10,16 +10,25 @@ const fn change(done: &'static [&'static str], undone: &'static [&'static str]) 
     Change { done, undone }
 }
 
+pub const MTU: Change = change(&["link set nic-c mtu 1300"], &["link set nic-c mtu 1500"]);
+pub const MAC: Change = change(
+    &["link set nic-b address 02:00:00:00:01:11"],
+    &["link set nic-b address 02:00:00:00:01:01"],
+);
+pub const ADDRESS: Change =
+    change(&["address add 10.61.0.1/32 dev nic-b"], &["address del 10.61.0.1/32 dev nic-b"]);
+pub const RULE: Change = change(&["rule add tos 0x1c lookup 66"], &["rule del tos 0x1c lookup 66"]);
+pub const ROUTE: Change =
+    change(&["route add blackhole 10.61.0.1/32"], &["route del blackhole 10.61.0.1/32"]);
+
 pub const ALL: &[Change] = &[
-    change(&["link set nic-c mtu 1300"], &["link set nic-c mtu 1500"]),
-    change(
-        &["link set nic-b address 02:00:00:00:01:11"],
-        &["link set nic-b address 02:00:00:00:01:01"],
-    ),
-    change(&["address add 10.61.0.1/32 dev nic-b"], &["address del 10.61.0.1/32 dev nic-b"]),
+    MTU,
+    MAC,
+    ADDRESS,
+    RULE,
+    ROUTE,
     change(&["address add 10.1.0.50/32 dev lo"], &["address del 10.1.0.50/32 dev lo"]),
     change(&["-6 address add fd53::1/128 dev lo"], &["-6 address del fd53::1/128 dev lo"]),
-    change(&["route add blackhole 10.61.0.1/32"], &["route del blackhole 10.61.0.1/32"]),
     change(&["route add 192.0.2.200 via 10.2.0.3"], &["route del 192.0.2.200"]),
     change(&["route replace default via 10.2.0.3"], &["route replace default via 10.2.0.2"]),
     change(&["route del default"], &["route add default via 10.2.0.2"]),
@@ -51,7 +60,6 @@ pub const ALL: &[Change] = &[
         &["rule add to 10.2.0.0/24 iif nic-c lookup 66"],
         &["rule del to 10.2.0.0/24 iif nic-c lookup 66"],
     ),
-    change(&["rule add tos 0x1c lookup 66"], &["rule del tos 0x1c lookup 66"]),
     change(
         &["rule add to 10.2.0.0/24 ipproto udp dport 9998 lookup 66"],
         &["rule del to 10.2.0.0/24 ipproto udp dport 9998 lookup 66"],

@@ -20,6 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 pub type Mac = [u8; 6];
 pub const NEAR: Mac = [2, 0, 0, 0, 1, 2];
+const FAR: Mac = [2, 0, 0, 0, 2, 2];
 pub const ROUTER: Mac = [2, 0, 0, 0, 1, 1];
 /// Another one for the router's first interface.
 pub const CHANGED: Mac = [2, 0, 0, 0, 1, 0x11];
@@ -158,6 +159,8 @@ impl World {
             }
             if command.starts_with("link set nic-b address") {
                 self.mac = if self.mac == ROUTER { CHANGED } else { ROUTER };
+                // The kernel forgets them, permanent or not (`neigh_changeaddr`).
+                batch(middle, &neighbours(&NEAR_HOSTS, "nic-b", NEAR));
             }
         }
     }
@@ -223,10 +226,11 @@ fn leave_out_what_differs(frame: &mut [u8]) -> bool {
     let ethertype = u16::from_be_bytes([frame[12], frame[13]]);
     let answer = answer(frame);
     let ip = &mut frame[14..];
+    let is_echo = ethertype == 0x0800 && ip[9] == 1 && icmp(ip)[0] == 0;
     match (ethertype, answer) {
         (_, Some((3, 1) | (5, _))) if ethertype == 0x0800 => return false,
         (_, Some((1, 3) | (137, _))) if ethertype == 0x86dd => return false,
-        (0x0800, Some(_)) => {
+        (0x0800, _) if is_echo || answer.is_some() => {
             // Answers are numbered as they come.
             ip[4..6].fill(0);
             ip[10..12].fill(0);
@@ -251,10 +255,18 @@ pub fn describe(outcomes: Option<&Vec<(Place, Vec<u8>)>>) -> String {
 pub fn answer(frame: &[u8]) -> Option<(u8, u8)> {
     let ip = &frame[14..];
     match u16::from_be_bytes([frame[12], frame[13]]) {
-        0x0800 if ip[9] == 1 && matches!(ip[20], 3 | 5 | 11 | 12) => Some((ip[20], ip[21])),
+        0x0800 if ip[9] == 1 => {
+            let icmp = icmp(ip);
+            matches!(icmp[0], 3 | 5 | 11 | 12).then_some((icmp[0], icmp[1]))
+        }
         0x86dd if ip[6] == 58 && (ip[40] < 5 || ip[40] == 137) => Some((ip[40], ip[41])),
         _ => None,
     }
+}
+
+/// What follows an IPv4 header.
+fn icmp(ip: &[u8]) -> &[u8] {
+    &ip[usize::from(ip[0] & 0xf) * 4..]
 }
 
 fn set_up(three: &Three) -> bool {
@@ -266,21 +278,22 @@ fn set_up(three: &Three) -> bool {
     batch(right, &format!("{hosts} nic-b\nlink set nic-b address 02:00:00:00:02:02\n"));
     SYSCTLS.iter().for_each(|setting| sysctl(middle, setting));
     let mut set_up = ADDRESSES.to_owned();
-    for (addresses, device, mac) in [
-        (&NEAR_HOSTS[..], "nic-b", "02:00:00:00:01:02"),
-        (&FAR_HOSTS, "nic-c", "02:00:00:00:02:02"),
-    ] {
-        for address in addresses {
-            let family = if address.contains(':') { "-6 " } else { "" };
-            set_up += &format!(
-                "{family}neighbour add {address} lladdr {mac} dev {device} nud permanent\n"
-            );
-        }
-    }
+    set_up += &neighbours(&NEAR_HOSTS, "nic-b", NEAR);
+    set_up += &neighbours(&FAR_HOSTS, "nic-c", FAR);
     batch(middle, &(set_up + ROUTES));
     // Packets are to come out as they went in.
     ethtool::set(middle, "rx-gro", false);
     true
+}
+
+/// Lines of `ip` by which they are known.
+fn neighbours(addresses: &[&str], device: &str, mac: Mac) -> String {
+    let mac = mac.map(|byte| format!("{byte:02x}")).join(":");
+    let line = |address: &&str| {
+        let family = if address.contains(':') { "-6 " } else { "" };
+        format!("{family}neighbour replace {address} lladdr {mac} dev {device} nud permanent\n")
+    };
+    addresses.iter().map(line).collect()
 }
 
 fn sysctl(host: &Host, setting: &str) {

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use nic_user::{
-    control::{self, Context, Device, Identity, Journals, KernelDevice, Report, wanted},
+    control::{
+        self, Context, Device, Identity, Journals, KernelDevice, Owner, Report, Undo, Whose, wanted,
+    },
     error::Result,
     lab::Host,
     netlink,
@@ -43,7 +45,7 @@ pub fn set<S: AsRef<str> + Sync>(
             obtained: &obtained,
         };
         let plan = control::plan(&wanted::from_arguments(&wishes)?, &current, &context)?;
-        let report = control::apply(&mut device, &plan, &journals())?;
+        let report = control::apply(&mut device, &plan, &Owner::Set, &journals())?;
         Ok((report, device.writes))
     })?
 }
@@ -52,7 +54,8 @@ pub fn set<S: AsRef<str> + Sync>(
 pub fn restore(host: &Host) {
     let restored = host.run(|| {
         let mut device = Faulty::of(host, Fault::None)?;
-        control::restore(&mut device, &journals())
+        let everything = Undo { whose: Whose::Everybody, force: false };
+        control::undo(&mut device, &journals(), everything)
     });
     let error = restored.unwrap().unwrap().error();
     assert!(error.is_none(), "{error:?}");
@@ -124,10 +127,6 @@ impl Device for Faulty {
 
     fn identity(&self) -> Identity {
         self.device.identity()
-    }
-
-    fn is_there(&self, ifindex: u32) -> bool {
-        self.device.is_there(ifindex)
     }
 
     fn speed(&self) -> Option<u32> {

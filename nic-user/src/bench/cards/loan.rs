@@ -6,22 +6,22 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, DirBuilder, File, OpenOptions},
-    io::{self, Read, Write},
-    os::{
-        fd::AsFd,
-        unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
-    },
+    fs::{self, File},
+    io::{self, Write},
+    os::{fd::AsFd, unix::fs::MetadataExt},
     path::{Path, PathBuf},
 };
 
-use nix::fcntl::{Flock, FlockArg};
+use nix::{
+    errno::Errno,
+    fcntl::{Flock, FlockArg},
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{
     control::{Device, KernelDevice, give_back::give_back},
     error::{Error, Kind, Result},
-    lab::{self, Lab},
+    lab::{self, LENT, Lab},
     netlink::{
         link::{LinkInfo, Links},
         route::{Address, Routes},
@@ -30,20 +30,21 @@ use crate::{
         Nic,
         namespace::{self, NetNs},
         setting::{Access, Key, Value},
+        sysfs,
     },
+    trusted,
 };
+
+use super::sysctls::{self, Sysctls};
 
 /// Where it is written down.
 const DIRECTORY: &str = "/run/nicctl";
 /// What its file is called while it is being written.
 const UNFINISHED: &str = "new";
 /// Format of the file.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// What is larger is none of ours.
 const MAX_BYTES: u64 = 16 << 20;
-/// What the kernel can be told of an interface besides, by directories in `/proc/sys/net`. It
-/// forgets all of it when the interface goes elsewhere.
-const SYSCTLS: [&str; 4] = ["ipv4/conf", "ipv4/neigh", "ipv6/conf", "ipv6/neigh"];
 
 /// Interfaces that are elsewhere for a while. While this exists its file is locked, which tells
 /// loans from what a killed process left behind.
@@ -75,8 +76,7 @@ pub struct End {
     up: bool,
     addresses: Vec<Address>,
     settings: BTreeMap<Key, Value>,
-    /// By paths below `/proc/sys/net`.
-    sysctls: BTreeMap<String, String>,
+    sysctls: Sysctls,
 }
 
 impl End {
@@ -86,7 +86,7 @@ impl End {
         let addresses = Routes::open().and_then(|mut it| it.addresses_of(nic.ifindex()));
         let addresses = addresses.map_err(|error| error.while_doing("read addresses"))?;
         let settings = KernelDevice::new(nic.clone())?.read()?.into_iter();
-        // What is only requested follows from others: off is not what was wished.
+        // What is only requested follows from others: off is not what was asked for.
         let settings = settings.filter(|(_, setting)| {
             setting.access == Access::ReadWrite && setting.requested.is_none()
         });
@@ -96,7 +96,7 @@ impl End {
             up,
             addresses,
             settings: settings.map(|(key, setting)| (key, setting.value)).collect(),
-            sysctls: sysctls(&name),
+            sysctls: sysctls::read(&name)?,
             name,
         })
     }
@@ -159,11 +159,7 @@ impl End {
         let Some(link) = self.find()? else { return Ok(()) };
         let action = format!("give {} back", self.name);
         let fail = |error: crate::netlink::Error| error.while_doing(&action);
-        let is = sysctls(&link.name);
-        for (path, was) in self.sysctls.iter().filter(|(path, was)| is.get(*path) != Some(was)) {
-            // Some have a limit that depends on others, or are two names of one thing.
-            let _ = fs::write(Path::new(SYSCTL_ROOT).join(path), was);
-        }
+        sysctls::give_back(&link.name, &self.sysctls)?;
         Links::open().and_then(|mut links| links.set_up(link.ifindex, self.up)).map_err(fail)?;
         let mut device = KernelDevice::new(Nic::by_index(link.ifindex)?)?;
         let given = give_back(&mut device, &self.settings);
@@ -179,25 +175,6 @@ impl End {
     }
 }
 
-const SYSCTL_ROOT: &str = "/proc/sys/net";
-
-/// What can be read of an interface below [`SYSCTLS`].
-fn sysctls(interface: &str) -> BTreeMap<String, String> {
-    let mut all = BTreeMap::new();
-    for directory in SYSCTLS {
-        let directory = format!("{directory}/{interface}");
-        let entries = fs::read_dir(Path::new(SYSCTL_ROOT).join(&directory));
-        for entry in entries.into_iter().flatten().flatten() {
-            if let (Ok(value), Ok(name)) =
-                (fs::read_to_string(entry.path()), entry.file_name().into_string())
-            {
-                all.insert(format!("{directory}/{name}"), value);
-            }
-        }
-    }
-    all
-}
-
 fn mac(link: &LinkInfo) -> Option<[u8; 6]> {
     link.permanent_mac.or(link.mac)
 }
@@ -209,6 +186,7 @@ impl Loan {
         let namespaces = namespaces.map(str::to_owned);
         let record = Record { version: VERSION, netns_cookie, namespaces, ends };
         let path = path_of(&record.namespaces[0]);
+        trusted::make_folder(Path::new(DIRECTORY))?;
         let fail = |error: io::Error| Error::io(format!("write {}", path.display()), &error);
         let in_use = write(&path, &record).map_err(fail)?;
         Ok(Self { path, record, _in_use: in_use })
@@ -247,26 +225,45 @@ impl Loan {
     }
 
     /// What is written there, unless it is in use, or gone.
-    fn open(path: &Path) -> Option<Result<Self>> {
-        let file = File::open(path).ok()?;
-        let in_use = Flock::lock(file, FlockArg::LockExclusiveNonblock).ok()?;
+    fn open(path: &Path) -> Result<Option<Self>> {
+        let Some(file) = trusted::open_file(path)? else { return Ok(None) };
+        let fail = |what: &str, error| Error::io(format!("{what} {}", path.display()), &error);
+        let in_use = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(in_use) => in_use,
+            Err((_, Errno::EWOULDBLOCK)) => return Ok(None),
+            Err((_, errno)) => return Err(fail("lock", errno.into())),
+        };
         // Somebody may have given it back in between.
-        if in_use.metadata().is_ok_and(|metadata| metadata.nlink() == 0) {
-            return None;
+        if in_use.metadata().map_err(|error| fail("look at", error))?.nlink() == 0 {
+            return Ok(None);
         }
-        let mut text = Vec::new();
-        let read = (&*in_use).take(MAX_BYTES).read_to_end(&mut text);
-        let record = read.and_then(|_| Ok(serde_json::from_slice::<Record>(&text)?));
-        let action = format!("read {}", path.display());
-        Some(match record {
-            Ok(record) if record.version == VERSION => {
-                Ok(Self { path: path.to_owned(), record, _in_use: in_use })
-            }
-            Ok(Record { version, .. }) => {
-                Err(Error::failed(format!("{action}: it is of a nicctl with format {version}")))
-            }
-            Err(error) => Err(Error::io(action, &error)),
-        })
+        let record = decode(&trusted::contents(path, &in_use, MAX_BYTES)?).map_err(|what| {
+            let path = path.display();
+            Error::failed(format!("read {path}: {what}")).with_fix(format!(
+                "move the interfaces back by hand, from the namespaces nic-*-{LENT}-*, and remove \
+                 {path}"
+            ))
+        })?;
+        Ok(Some(Self { path: path.to_owned(), record, _in_use: in_use }))
+    }
+}
+
+/// Only the version is read of a record of another version.
+#[derive(Deserialize)]
+struct AnyVersion {
+    version: u32,
+}
+
+fn decode(bytes: &[u8]) -> Result<Record, String> {
+    let damaged = |error: serde_json::Error| format!("it is damaged: {error}");
+    match serde_json::from_slice::<AnyVersion>(bytes).map_err(damaged)?.version {
+        VERSION => {}
+        other => return Err(format!("its format is {other}; this nicctl knows {VERSION}")),
+    }
+    let record: Record = serde_json::from_slice(bytes).map_err(damaged)?;
+    match record.namespaces.iter().find(|name| !lab::is_lent(name)) {
+        Some(other) => Err(format!("{other:?} is not a namespace of a loan")),
+        None => Ok(record),
     }
 }
 
@@ -279,11 +276,8 @@ impl std::fmt::Display for Loan {
 
 /// Writes a file as a whole, or not at all; it is locked.
 fn write(path: &Path, record: &Record) -> io::Result<Flock<File>> {
-    DirBuilder::new().recursive(true).mode(0o755).create(DIRECTORY)?;
     let unfinished = path.with_extension(UNFINISHED);
-    let mut options = OpenOptions::new();
-    let file = options.write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
-    let in_use = Flock::lock(file, FlockArg::LockExclusiveNonblock);
+    let in_use = Flock::lock(trusted::create(&unfinished)?, FlockArg::LockExclusiveNonblock);
     let in_use = in_use.map_err(|(_, error)| io::Error::from(error))?;
     (&*in_use).write_all(&serde_json::to_vec(record)?)?;
     in_use.sync_all()?;
@@ -291,12 +285,36 @@ fn write(path: &Path, record: &Record) -> io::Result<Flock<File>> {
     Ok(in_use)
 }
 
-/// What killed runs have lent and not given back.
+/// What killed runs have lent and not given back, and why some of it cannot be read.
 pub fn left_behind() -> Vec<Result<Loan>> {
-    let entries = fs::read_dir(DIRECTORY).into_iter().flatten().flatten();
-    let paths = entries.map(|entry| entry.path());
-    let paths = paths.filter(|path| path.extension().is_some_and(|extension| extension == "json"));
-    paths.filter_map(|path| Loan::open(&path)).collect()
+    match paths() {
+        Ok(paths) => paths.iter().filter_map(|path| Loan::open(path).transpose()).collect(),
+        Err(error) => vec![Err(error)],
+    }
+}
+
+fn paths() -> Result<Vec<PathBuf>> {
+    let directory = Path::new(DIRECTORY);
+    trusted::folder(directory)?;
+    let names = sysfs::names(directory);
+    let names = names.map_err(|error| Error::io(format!("read {DIRECTORY}"), &error))?;
+    let paths = names.into_iter().map(|name| directory.join(name));
+    Ok(paths.filter(|path| path.extension().is_some_and(|it| it == "json")).collect())
+}
+
+/// Gives back what a killed run has lent with the interface of this name, and nothing else.
+///
+/// # Errors
+///
+/// It cannot be given back; or another loan, which may be of this interface, cannot be read.
+pub fn give_back_with(name: &str) -> Result<()> {
+    for loan in left_behind() {
+        let loan = loan?;
+        if loan.record.ends.iter().any(|end| end.name == name) {
+            loan.give_back()?;
+        }
+    }
+    sweep()
 }
 
 /// Gives back what killed runs have not.
@@ -308,17 +326,59 @@ pub fn give_back_all() -> Result<()> {
     let given: Vec<Result<()>> =
         left_behind().into_iter().map(|loan| loan.and_then(|loan| loan.give_back())).collect();
     given.into_iter().collect::<Result<()>>()?;
-    // Killed before it had written anything down, and so before it took anything.
+    sweep()
+}
+
+/// Removes the network namespaces of runs that were killed before they had written anything down,
+/// and so before they took anything.
+fn sweep() -> Result<()> {
     Lab::sweep_lent(|namespace| {
         let path = path_of(namespace);
         let _ = fs::remove_file(path.with_extension(UNFINISHED));
-        path.exists()
-    })?;
-    Ok(())
+        // What cannot be looked at may be there.
+        path.try_exists().unwrap_or(true)
+    })
+    .map(drop)
 }
 
 /// What is written down of interfaces that are in this namespace, or in that of the other end.
 fn path_of(namespace: &str) -> PathBuf {
     let both = namespace.rsplit_once('-').map_or(namespace, |(both, _end)| both);
     Path::new(DIRECTORY).join(format!("{both}.json"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(namespace: &str) -> String {
+        let end = |name: &str| End {
+            name: name.to_owned(),
+            kind: None,
+            mac: None,
+            up: true,
+            addresses: Vec::new(),
+            settings: BTreeMap::new(),
+            sysctls: Sysctls::new(),
+        };
+        let namespaces = [namespace, "nic-1-0-lent-b"].map(str::to_owned);
+        let ends = [end("eth1"), end("eth2")];
+        let record = Record { version: VERSION, netns_cookie: 7, namespaces, ends };
+        serde_json::to_string(&record).unwrap()
+    }
+
+    #[test]
+    fn a_record_names_only_namespaces_of_loans() {
+        let good = record("nic-1-0-lent-a");
+        assert!(decode(good.as_bytes()).is_ok());
+        for name in ["../../etc/passwd", "blue", "nic-1-0-a", "nic-1-0-lent-a/../../x"] {
+            let error = decode(record(name).as_bytes()).unwrap_err();
+            assert_eq!(error, format!("{name:?} is not a namespace of a loan"));
+        }
+        for bad in ["", "[]", "{\"version\":2}", &good[..good.len() / 2]] {
+            assert!(decode(bad.as_bytes()).unwrap_err().contains("damaged"), "{bad}");
+        }
+        let older = good.replace("\"version\":2", "\"version\":1");
+        assert_eq!(decode(older.as_bytes()).unwrap_err(), "its format is 1; this nicctl knows 2");
+    }
 }

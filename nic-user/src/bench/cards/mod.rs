@@ -2,6 +2,7 @@
 
 mod loan;
 mod refuse;
+mod sysctls;
 
 use std::{
     io::{self, ErrorKind},
@@ -10,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-pub use loan::{give_back_all, left_behind};
+pub use loan::{give_back_with, left_behind};
 
 use loan::{End, Loan};
 
@@ -40,7 +41,7 @@ impl Cards {
     ///
     /// One of them is in use, or they are not cabled together.
     pub fn lend(names: [&str; 2]) -> Result<Self> {
-        let given = give_back_all();
+        let given = loan::give_back_all();
         let nic = |name| {
             let nic = Nic::by_name(&InterfaceName::new(name)?);
             // It may be among what could not be given back.

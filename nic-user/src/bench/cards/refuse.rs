@@ -10,7 +10,7 @@ use crate::{
         qdisc,
         route::{MadeRoutes, Routes},
     },
-    nic::{Nic, namespace},
+    nic::{Nic, sysfs},
     offload::Slot,
 };
 
@@ -81,14 +81,14 @@ fn in_use(nic: &Nic) -> Result<Option<Reason>> {
             return Ok(Some((reason, "`ip route show dev IFACE`, also with -6, lists them")));
         }
     }
-    let connected = connected();
+    let connected = connected()?;
     let addresses = routes.addresses_of(ifindex).map_err(fail)?;
     let address = addresses.iter().filter_map(|it| it.ip()).find(|ip| connected.contains(ip));
     if let Some(address) = address {
         let reason = format!("there are TCP connections at its address {address}");
         return Ok(Some((reason, "`ss -tn` lists them; use an interface that nobody uses")));
     }
-    if Slot::new(namespace::current_cookie()?, ifindex).exists()? || !nic.xdp().is_empty() {
+    if Slot::of(&nic.link)?.exists()? || !nic.xdp().is_empty() {
         let reason = "there are BPF programs on it".to_owned();
         return Ok(Some((reason, "detach them first: `nicctl detach IFACE`")));
     }
@@ -102,12 +102,16 @@ fn in_use(nic: &Nic) -> Result<Option<Reason>> {
 }
 
 /// The addresses at which this host has TCP connections.
-fn connected() -> BTreeSet<IpAddr> {
-    let texts = ["tcp", "tcp6"].map(|family| {
+fn connected() -> Result<BTreeSet<IpAddr>> {
+    let mut connected = BTreeSet::new();
+    for family in ["tcp", "tcp6"] {
+        let path = format!("/proc/thread-self/net/{family}");
         // There may be no IPv6.
-        fs::read_to_string(format!("/proc/thread-self/net/{family}")).unwrap_or_default()
-    });
-    texts.iter().flat_map(|text| text.lines().skip(1)).filter_map(connection).collect()
+        let text = sysfs::if_there(fs::read_to_string(&path));
+        let text = text.map_err(|error| Error::io(format!("read {path}"), &error))?;
+        connected.extend(text.unwrap_or_default().lines().skip(1).filter_map(connection));
+    }
+    Ok(connected)
 }
 
 /// The address of a line of `/proc/net/tcp` if it is about a connection.

@@ -37,7 +37,7 @@ pub(super) struct Args {
     interface: String,
 
     /// The network namespace that the interface is in, as `ip netns` names it
-    #[arg(long, value_name = "NAME", value_parser = name::utf8())]
+    #[arg(long, value_name = "NAME", value_parser = name::namespace())]
     netns: Option<String>,
 
     /// Show only settings of this group, and all of them; may be repeated

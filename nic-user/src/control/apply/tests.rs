@@ -9,8 +9,9 @@ use super::*;
 use crate::control::{
     fake::{Fake, Fault, Killed, Quirk},
     give_back::give_back,
+    kept::Whose,
     plan::{Context, Xdp, plan},
-    restore::{preview, restore},
+    undo::{self, Restored, Undo},
     wanted::{Desired, from_arguments},
 };
 use crate::nic::{setting::Group, surroundings::Surroundings};
@@ -41,6 +42,17 @@ const EVERYTHING: &[&str] = &[
 
 const STEPS: usize = 17;
 
+/// What `nicctl restore` undoes.
+const EVERYBODY: Undo<'_> = Undo { whose: Whose::Everybody, force: false };
+
+fn restore(fake: &mut Fake, journals: &Journals) -> Result<Restored> {
+    undo::undo(fake, journals, EVERYBODY)
+}
+
+fn preview(fake: &mut Fake, journals: &Journals) -> Result<Restored> {
+    undo::preview(fake, journals, EVERYBODY)
+}
+
 struct Lab {
     folder: TempDir,
     journals: Journals,
@@ -69,13 +81,13 @@ impl Lab {
 
     fn apply_desired(&self, desired: &Desired, fake: &mut Fake) -> Report {
         let plan = planned(desired, fake);
-        apply(fake, &plan, &self.journals).unwrap()
+        apply(fake, &plan, &Owner::Set, &self.journals).unwrap()
     }
 
     /// Whether the process lived to the end of the apply.
     fn apply_or_die(&self, arguments: &[&str], fake: &mut Fake) -> bool {
         let plan = planned(&desired(arguments), fake);
-        survives(|| drop(apply(fake, &plan, &self.journals).unwrap()))
+        survives(|| drop(apply(fake, &plan, &Owner::Set, &self.journals).unwrap()))
     }
 
     fn restore(&self, fake: &mut Fake) -> Option<Error> {
@@ -339,13 +351,13 @@ fn what_comes_after_the_plan_is_part_of_it() {
     let before = fake.values();
     let plan = planned(&desired(EVERYTHING), &fake);
     let attach = || Err(Error::failed("attach to eth0: no"));
-    let mut report = apply_then(&mut fake, &plan, &lab.journals, attach).unwrap();
+    let mut report = apply_then(&mut fake, &plan, &Owner::Attach, &lab.journals, attach).unwrap();
     assert_eq!(states(&report), [StepState::Undone; STEPS]);
     assert_eq!(report.error().unwrap().to_string(), "attach to eth0: no");
     assert_eq!((fake.values(), lab.files()), (before, 0));
     // Also where nothing is to be changed.
     let nothing = planned(&desired(&["ring.rx=256"]), &fake);
-    let report = apply_then(&mut fake, &nothing, &lab.journals, attach).unwrap();
+    let report = apply_then(&mut fake, &nothing, &Owner::Attach, &lab.journals, attach).unwrap();
     assert!(report.failure.is_some());
 }
 
@@ -361,10 +373,7 @@ fn rounding_cutting_and_ignoring_are_reported_as_what_they_are() {
     assert_eq!(outcomes(&report), [&rounded, &cut, &Outcome::NoEffect]);
     assert_eq!(report.error().unwrap().to_string(), "eth0 accepted, without effect: pause.rx");
     // What is known of it is used in the next plan.
-    let journal = match lab.journals.find(&fake.identity).unwrap() {
-        Found::Same(journal) => journal,
-        other => panic!("{other:?}"),
-    };
+    let journal = lab.journals.find(&fake.identity).unwrap().unwrap();
     let (identity, obtained) = (&fake.identity, &journal.obtained);
     let context = Context {
         identity,
@@ -451,53 +460,75 @@ fn a_wish_from_before_is_given_back() {
 
 #[test]
 fn another_interface_is_not_written_to() {
-    let (lab, mut fake) = (Lab::new(), Fake::full());
-    lab.apply(EVERYTHING, &mut fake);
-    let changed = fake.values();
-    fake.new_process();
-    let refusal = |change: fn(&mut crate::control::Identity)| {
-        let mut other = fake.clone();
-        change(&mut other.identity);
-        let error = restore(&mut other, &lab.journals).unwrap_err();
-        assert_eq!((other.values(), other.writes.len()), (changed.clone(), 0));
-        assert!(error.fix().unwrap().contains(".json"));
-        error.to_string()
-    };
-    assert!(refusal(|id| id.mac = None).ends_with("another hardware address now"));
-    assert!(refusal(|id| id.netns_cookie = 8).ends_with("was in another network namespace"));
-}
-
-#[test]
-fn the_journal_of_what_is_no_more_is_removed_by_restore() {
     for change in [
         |id: &mut crate::control::Identity| id.boot_id = "boot-2".into(),
-        |id: &mut crate::control::Identity| id.ifindex = 9,
+        |id: &mut crate::control::Identity| id.id = crate::nic::identity::InterfaceId::fake(7002),
     ] {
         let (lab, mut fake) = (Lab::new(), Fake::full());
         lab.apply(EVERYTHING, &mut fake);
         fake.new_process();
-        change(&mut fake.identity);
-        assert!(preview(&mut fake, &lab.journals).unwrap().gone.is_some());
-        assert_eq!(lab.files(), 1);
-        assert!(restore(&mut fake, &lab.journals).unwrap().gone.is_some());
-        assert_eq!((lab.files(), fake.writes.len()), (0, 0));
+        let mut other = fake.clone();
+        change(&mut other.identity);
+        assert!(restore(&mut other, &lab.journals).unwrap().given_back.is_none());
+        assert_eq!((other.values(), other.writes.len()), (fake.values(), 0));
     }
 }
 
+fn of_attach(fake: &mut Fake, force: bool, lab: &Lab) -> Restored {
+    undo::undo(fake, &lab.journals, Undo { whose: Whose::Of(&Owner::Attach), force }).unwrap()
+}
+
 #[test]
-fn the_journal_of_one_with_another_name_now_is_left_alone() {
+fn an_owner_takes_back_its_own_and_nothing_else() {
+    let (lab, mut fake) = (Lab::new(), Fake::full());
+    let before = fake.values();
+    lab.apply(&["ring.rx=512", "pause.rx=on"], &mut fake);
+    fake.new_process();
+    let wanted = desired(&["ring.rx=1024", "ring.tx=512", "channels.combined=8"]);
+    let plan = planned(&wanted, &fake);
+    apply(&mut fake, &plan, &Owner::Attach, &lab.journals).unwrap();
+    fake.new_process();
+    let restored = of_attach(&mut fake, false, &lab);
+    assert!(restored.error().is_none() && restored.foreign.is_empty());
+    assert_eq!(fake.value("ring.rx"), 512_u64.into());
+    assert_eq!(fake.value("pause.rx"), true.into());
+    assert_eq!(fake.value("ring.tx"), 256_u64.into());
+    assert_eq!(fake.value("channels.combined"), 4_u64.into());
+    assert!(lab.restore(&mut fake).is_none());
+    assert_eq!((fake.values(), lab.files()), (before, 0));
+}
+
+#[test]
+fn what_somebody_else_changed_is_left_unless_forced() {
+    let (lab, mut fake) = (Lab::new(), Fake::full());
+    let before = fake.values();
+    lab.apply(&["ring.rx=512", "ring.tx=512"], &mut fake);
+    fake.new_process();
+    fake.settings.get_mut(&"ring.rx".parse().unwrap()).unwrap().value = 2048_u64.into();
+    let previewed = preview(&mut fake, &lab.journals).unwrap();
+    assert_eq!(previewed.foreign.len(), 1);
+    let restored = restore(&mut fake, &lab.journals).unwrap();
+    let foreign = &restored.foreign[0];
+    assert_eq!(foreign.key.to_string(), "ring.rx");
+    let numbers = (&foreign.is, &foreign.made, &foreign.was);
+    assert_eq!(numbers, (&2048_u64.into(), &512_u64.into(), &256_u64.into()));
+    assert_eq!(fake.value("ring.rx"), 2048_u64.into());
+    assert_eq!(fake.value("ring.tx"), 256_u64.into());
+    fake.new_process();
+    let force = Undo { force: true, ..EVERYBODY };
+    assert!(undo::undo(&mut fake, &lab.journals, force).unwrap().foreign.is_empty());
+    assert_eq!((fake.values(), lab.files()), (before, 0));
+}
+
+#[test]
+fn what_somebody_else_changed_is_the_original_of_the_next_change() {
     let (lab, mut fake) = (Lab::new(), Fake::full());
     lab.apply(&["ring.rx=512"], &mut fake);
+    fake.settings.get_mut(&"ring.rx".parse().unwrap()).unwrap().value = 2048_u64.into();
     fake.new_process();
-    // Another interface has its name.
-    let mut other = fake.clone();
-    other.identity.ifindex = 9;
-    other.others = vec![3];
-    assert!(lab.restore(&mut other).is_none());
-    assert_eq!(lab.apply(&["ring.tx=512"], &mut other).notes, [""; 0]);
-    assert_eq!(lab.files(), 2);
+    lab.apply(&["ring.rx=1024"], &mut fake);
     assert!(lab.restore(&mut fake).is_none());
-    assert_eq!(fake.value("ring.rx"), 256_u64.into());
+    assert_eq!(fake.value("ring.rx"), 2048_u64.into());
 }
 
 #[test]
@@ -518,11 +549,7 @@ fn a_journal_of_before_the_boot_is_replaced_by_apply() {
     let mut fake = Fake::full();
     fake.identity.boot_id = "boot-2".into();
     let before = fake.values();
-    let report = lab.apply(&["ring.rx=1024"], &mut fake);
-    assert_eq!(
-        report.notes,
-        ["the journal of a former eth0 is removed: the machine was started again since"]
-    );
+    lab.apply(&["ring.rx=1024"], &mut fake);
     assert!(lab.restore(&mut fake).is_none());
     assert_eq!(fake.values(), before);
 }
@@ -531,8 +558,8 @@ fn a_journal_of_before_the_boot_is_replaced_by_apply() {
 fn a_journal_that_can_not_be_written_changes_nothing() {
     let mut fake = Fake::full();
     let plan = planned(&desired(EVERYTHING), &fake);
-    let error = apply(&mut fake, &plan, &Journals::new("/proc/nicctl")).unwrap_err();
-    assert!(error.to_string().starts_with("write journal /proc/nicctl/7-3.json"), "{error}");
+    let error = apply(&mut fake, &plan, &Owner::Set, &Journals::new("/proc/nicctl")).unwrap_err();
+    assert!(error.to_string().starts_with("write journal /proc/nicctl/7001.json"), "{error}");
     assert_eq!(fake.writes, []);
 }
 

@@ -8,6 +8,7 @@ use crate::{
         apply,
         fake::Fake,
         journal::Journals,
+        kept::Owner,
         profile::Profile,
         rules, text,
         wanted::{Origin, Request, from_arguments},
@@ -690,5 +691,5 @@ proptest! {
 fn planned_and_applied(desired: &Desired, fake: &mut Fake) -> bool {
     let Ok(plan) = plan_with(desired, fake, Xdp::None) else { return false };
     let folder = tempfile::tempdir().unwrap();
-    apply(fake, &plan, &Journals::new(folder.path())).unwrap().failure.is_none()
+    apply(fake, &plan, &Owner::Set, &Journals::new(folder.path())).unwrap().failure.is_none()
 }

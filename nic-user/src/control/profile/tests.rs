@@ -236,7 +236,7 @@ fn built_in_profiles_load_and_say_why() {
 
 #[test]
 fn a_match_says_what_does_not() {
-    let igb = Identity { name: "eth0".into(), driver: Some("igb".into()), ..Identity::default() };
+    let igb = crate::control::fake::Fake::new(&[]).identity;
     let check = |matching: Match, speed| {
         let profile = Profile { name: "p".into(), matching, ..Profile::default() };
         profile.check_match(&igb, speed).map_err(|error| error.to_string())

@@ -12,8 +12,8 @@ use super::{
 };
 use crate::{
     error::{Kind, Result},
-    netlink::link::XdpMode,
-    nic::{Nic, preflight},
+    netlink::{self, link::XdpMode},
+    nic::{Nic, namespace, preflight},
     offload::{
         object::{Build, Object, Parameters, XdpPrograms},
         slot::{self, Slot},
@@ -41,7 +41,7 @@ impl Attaching<'_> {
         object.xdp(builds(self.nic)[0])?;
         let (link, mode, build) = object.while_loading_tc(|xdp| self.attach_xdp(xdp))?;
         self.notes.extend(warnings(self.nic, mode));
-        let mut record = self.record(mode, build);
+        let mut record = self.record(mode, build)?;
         object.write_record(&record)?;
         pin_link(link, self.slot, slot::XDP_LINK)?;
         attach_tc(&mut object, self.nic, self.slot, &mut record, self.options.clsact)?;
@@ -143,21 +143,21 @@ pub(super) fn parameters(
 }
 
 impl Attaching<'_> {
-    fn record(&self, mode: XdpMode, build: Build) -> AttachRecord {
+    fn record(&self, mode: XdpMode, build: Build) -> Result<AttachRecord> {
         let (nic, now) = (self.nic, now());
-        AttachRecord {
+        Ok(AttachRecord {
             layout: AttachRecord::LAYOUT,
             attached_at: now,
             loaded_at: now,
-            netns: self.slot.netns,
+            netns: namespace::current_cookie()?,
             ifindex: nic.ifindex(),
             mode: mode.flag(),
             rx_queues: nic.max_rx_queues().max(1),
             tx_queues: nic.max_tx_queues().max(1),
             options: self.option_bits(build),
-            name: padded(nic.name()),
-            version: padded(env!("CARGO_PKG_VERSION")),
-        }
+            name: padded(&netlink::name::bytes(nic.name())),
+            version: padded(env!("CARGO_PKG_VERSION").as_bytes()),
+        })
     }
 
     pub fn option_bits(&self, build: Build) -> u64 {
@@ -175,10 +175,10 @@ pub(super) fn now() -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-pub(super) fn padded(text: &str) -> [u8; 16] {
+pub(super) fn padded(text: &[u8]) -> [u8; 16] {
     let mut padded = [0; 16];
-    for (to, from) in padded.iter_mut().zip(text.bytes()) {
-        *to = from;
+    for (to, from) in padded.iter_mut().zip(text) {
+        *to = *from;
     }
     padded
 }

@@ -38,7 +38,7 @@ pub(super) fn changed(slot: &Slot) -> Result<Vec<&'static str>> {
         (slot::RECORD, !is_ours),
     ];
     let changed = changed.into_iter().filter_map(|(pin, is_other)| is_other.then_some(pin));
-    changed.inspect(|pin| remove_leftover(slot, pin)).map(Ok).collect()
+    changed.map(|pin| remove_leftover(slot, pin).map(|()| pin)).collect()
 }
 
 /// Counters that somebody removed begin anew.
@@ -47,9 +47,15 @@ fn is_other<C: Counted>(slot: &Slot, pin: &str, is_ours: bool) -> Result<bool> {
     Ok(pins.is_some_and(|pins| !pins.now.is_ours()))
 }
 
-/// What an upgrade that was killed left. If it stays, the next step fails.
-fn remove_leftover(slot: &Slot, pin: &str) {
-    let _ = fs::remove_file(slot.pin(&new(pin)));
+/// What an upgrade that was killed left: the loader would take it for the map that is to be made.
+fn remove_leftover(slot: &Slot, pin: &str) -> Result<()> {
+    let path = slot.pin(&new(pin));
+    match fs::remove_file(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(bpffs::error(format!("remove {}", path.display()), &error))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Puts the new maps, which are beside the old ones, into their places. The record comes last: it

@@ -1,11 +1,8 @@
 //! Links of programs to an interface.
 
-use std::os::fd::AsFd;
+use std::{io, os::fd::AsFd};
 
-use aya::programs::{
-    LinkOrder, ProgramError, SchedClassifier, TcAttachType, Xdp, XdpMode as AyaMode, links::FdLink,
-    tc::TcAttachOptions,
-};
+use aya::programs::{SchedClassifier, Xdp, XdpMode as AyaMode, links::FdLink};
 use nic_common::record::AttachRecord;
 
 use crate::{
@@ -16,11 +13,12 @@ use crate::{
     },
     nic::Nic,
     offload::{
-        clsact,
+        bpffs, clsact,
         link::Link,
         object::{EGRESS, INGRESS, Object},
         pinned,
         slot::{self, Slot},
+        sys::{self, Tcx},
     },
 };
 
@@ -78,10 +76,8 @@ pub(super) fn attach_tc(
     if force_clsact || record.has(AttachRecord::CLSACT) {
         return clsact::attach(object, nic, record);
     }
-    let hooks = [
-        (INGRESS, TcAttachType::Ingress, slot::INGRESS_LINK),
-        (EGRESS, TcAttachType::Egress, slot::EGRESS_LINK),
-    ];
+    let hooks =
+        [(INGRESS, Tcx::Ingress, slot::INGRESS_LINK), (EGRESS, Tcx::Egress, slot::EGRESS_LINK)];
     for (name, hook, pin) in hooks {
         match attach_tcx(object.classifier(name)?, nic, hook, slot, pin) {
             Ok(()) => {}
@@ -100,32 +96,26 @@ enum TcxError {
 fn attach_tcx(
     program: &mut SchedClassifier,
     nic: &Nic,
-    hook: TcAttachType,
+    hook: Tcx,
     slot: &Slot,
     pin: &str,
 ) -> Result<(), TcxError> {
-    let failed = |error: &(dyn std::error::Error + 'static)| {
-        TcxError::Failed(pinned::aya_error("TCX", error))
-    };
-    if let Some(link) = Link::open_again(slot, pin, nic.ifindex()).map_err(TcxError::Failed)? {
-        let program = program.fd().map_err(|error| failed(&error))?;
-        let replaced = link.replace(program.as_fd());
-        return replaced.map_err(|error| TcxError::Failed(Error::io("TCX", &error)));
+    let program = program.fd();
+    let program = program.map_err(|error| TcxError::Failed(pinned::aya_error("TCX", &error)))?;
+    let failed = |error: &io::Error| TcxError::Failed(Error::io("TCX", error));
+    if let Some(link) = Link::open_again(slot, pin).map_err(TcxError::Failed)? {
+        return link.replace(program.as_fd()).map_err(|error| failed(&error));
     }
     // Before all others: a program that returns a verdict ends the chain.
-    let order = TcAttachOptions::TcxOrder(LinkOrder::first());
-    let id = match program.attach_with_options(nic.name(), hook, order) {
-        Ok(id) => id,
-        Err(error) if is_einval(&error) => return Err(TcxError::NotSupported),
+    let link = match sys::create_tcx_link(program.as_fd(), nic.ifindex(), hook) {
+        Ok(link) => link,
+        // What the kernel says to an attach type that it does not know (before Linux 6.6).
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+            return Err(TcxError::NotSupported);
+        }
         Err(error) => return Err(failed(&error)),
     };
-    let link = program.take_link(id).map_err(|error| failed(&error))?;
-    let link = FdLink::try_from(link).map_err(|error| failed(&error))?;
-    pin_link(link, slot, pin).map_err(TcxError::Failed)
-}
-
-/// What `BPF_LINK_CREATE` says to an attach type it does not know (before Linux 6.6).
-fn is_einval(error: &ProgramError) -> bool {
-    matches!(error, ProgramError::SyscallError(error)
-        if error.io_error.raw_os_error() == Some(libc::EINVAL))
+    let path = slot.pin(pin);
+    sys::pin(link.as_fd(), &path)
+        .map_err(|error| TcxError::Failed(bpffs::error(format!("pin {}", path.display()), &error)))
 }

@@ -12,8 +12,8 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
-    netlink::link::XdpMode,
-    nic::Nic,
+    netlink::{self, link::XdpMode},
+    nic::{Nic, namespace},
     offload::{
         attachment::Attachment,
         link::Link,
@@ -65,12 +65,14 @@ fn replace(
     let mut record = AttachRecord {
         layout: AttachRecord::LAYOUT,
         loaded_at: now(),
+        netns: namespace::current_cookie()?,
+        ifindex: nic.ifindex(),
         mode: mode.flag(),
         rx_queues: parameters.rx_queues,
         tx_queues: parameters.tx_queues,
         options: attaching.option_bits(build) | kept,
-        name: padded(nic.name()),
-        version: padded(env!("CARGO_PKG_VERSION")),
+        name: padded(&netlink::name::bytes(nic.name())),
+        version: padded(env!("CARGO_PKG_VERSION").as_bytes()),
         ..*attachment.record()
     };
     object.write_record(&record)?;
@@ -119,7 +121,7 @@ impl Attaching<'_> {
     /// Puts the first build that the device takes into the link that there is.
     fn replace_xdp(&mut self, xdp: &mut XdpPrograms<'_>) -> Result<Build> {
         let action = "replace the XDP program";
-        let link = Link::open_again(self.slot, slot::XDP_LINK, self.nic.ifindex())?
+        let link = Link::open_again(self.slot, slot::XDP_LINK)?
             .ok_or_else(|| Error::failed(format!("{action}: its link was removed")))?;
         let mut refusals = Vec::new();
         for &build in builds(self.nic) {

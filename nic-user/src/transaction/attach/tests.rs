@@ -1,8 +1,8 @@
 use super::*;
 use crate::{
     control::{
+        Undo, Whose,
         fake::{Fake, Fault},
-        restore,
         wanted::from_arguments,
     },
     netlink::{
@@ -219,7 +219,7 @@ fn programs_and_settings_succeed_or_fail_together() {
 
     // The programs are refused.
     let refused = || Err(Error::failed("no programs"));
-    let report = apply_then(&mut lab.fake, &plan, &lab.journals, refused).unwrap();
+    let report = apply_then(&mut lab.fake, &plan, &Owner::Attach, &lab.journals, refused).unwrap();
     assert_eq!(report.failure.unwrap().to_string(), "no programs");
     assert_eq!(lab.fake.values(), before);
     assert!(lab.journals.all().unwrap().is_empty());
@@ -228,15 +228,17 @@ fn programs_and_settings_succeed_or_fail_together() {
     lab.fake.new_process();
     lab.fake.faults.insert(1, Fault::Errno(libc::EBUSY));
     let never = || panic!("attached");
-    let report = apply_then(&mut lab.fake, &plan, &lab.journals, never).unwrap();
+    let report = apply_then(&mut lab.fake, &plan, &Owner::Attach, &lab.journals, never).unwrap();
     assert!(report.failure.is_some());
     assert_eq!(lab.fake.values(), before);
 
     // Both go well, until they are detached.
     lab.fake.new_process();
-    let report = apply_then(&mut lab.fake, &plan, &lab.journals, || Ok(())).unwrap();
+    let report =
+        apply_then(&mut lab.fake, &plan, &Owner::Attach, &lab.journals, || Ok(())).unwrap();
     assert!(report.failure.is_none());
     assert_eq!(lab.fake.value("feature.rx-lro"), false.into());
-    restore(&mut lab.fake, &lab.journals).unwrap();
+    let undo = Undo { whose: Whose::Of(&Owner::Attach), force: false };
+    control::undo(&mut lab.fake, &lab.journals, undo).unwrap();
     assert_eq!(lab.fake.values(), before);
 }
