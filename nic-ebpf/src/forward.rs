@@ -12,8 +12,11 @@ use aya_ebpf::{
         BPF_FIB_LKUP_RET_NO_NEIGH, BPF_FIB_LKUP_RET_SUCCESS, bpf_fib_lookup,
         xdp_action::{XDP_PASS, XDP_REDIRECT},
     },
-    helpers::generated::{bpf_fib_lookup as fib_lookup, bpf_xdp_adjust_tail},
-    programs::XdpContext,
+    helpers::{
+        bpf_probe_read_kernel,
+        generated::{bpf_fib_lookup as fib_lookup, bpf_xdp_adjust_tail},
+    },
+    programs::{RawTracePointContext, XdpContext},
 };
 use nic_common::{
     forward::Gate,
@@ -45,13 +48,90 @@ pub fn frame(ctx: &XdpContext) -> u32 {
     let key = ctx.ingress_ifindex() as u32;
     if let Some(counters) = maps::NIC_FORWARD.get_ptr_mut(is_second(ctx)) {
         // SAFETY: as in `counted`.
-        unsafe { (*counters).packets & SAMPLED == 0 }.then(|| look_for_loop(ctx, key));
+        let counters = unsafe { &mut *counters };
+        if counters.packets & SAMPLED == 0 {
+            look_for_loop(ctx, key);
+        }
+        if counters.packets < FIRST || counters.packets & SAMPLED == 0 {
+            counters.unfinished += u64::from(is_unfinished(ctx));
+        }
     }
     counted(ctx, key)
 }
 
-/// One frame of so many is looked at for a loop, all bits set.
+/// One frame of so many is looked at, all bits set.
 const SAMPLED: u64 = 0x1f;
+/// So many frames are looked at for their checksum in any case: where none is filled in, few follow.
+const FIRST: u64 = 1024;
+
+/// Whether a frame is an IP packet without a checksum.
+#[inline(always)]
+fn is_unfinished(ctx: &XdpContext) -> bool {
+    let (data, end) = (ctx.data(), ctx.data_end());
+    let network = data + ETHERNET_LEN;
+    if network + IPV4_LEN > end {
+        return false;
+    }
+    // SAFETY: the bounds were just checked, and the verifier checks that.
+    let start = unsafe { &*(data as *const [u8; ETHERNET_LEN + IPV4_LEN]) };
+    match u16::from_be_bytes([start[12], start[13]]) {
+        ethertype::IPV4 if start[14] == PLAIN_IPV4 => {
+            // SAFETY: as above.
+            let ip = unsafe { &*(network as *const [u8; IPV4_LEN]) };
+            !is_fragment(ip) && !is_finished(ctx, ETHERNET_LEN + IPV4_LEN, ip[9], pseudo_ipv4(ip))
+        }
+        ethertype::IPV6 if network + IPV6_LEN <= end => {
+            // SAFETY: as above.
+            let ip = unsafe { &*(network as *const [u8; IPV6_LEN]) };
+            !is_finished(ctx, ETHERNET_LEN + IPV6_LEN, ip[6], pseudo_ipv6(ip))
+        }
+        _ => false,
+    }
+}
+
+/// Counts what a driver did not take of the frames that it was handed: `xdp_devmap_xmit`, which
+/// tells from where, to where, how many it took, and how many not (include/trace/events/xdp.h).
+#[inline(always)]
+pub fn sent(ctx: &RawTracePointContext) {
+    let not_taken: i32 = ctx.arg(3);
+    if not_taken <= 0 {
+        return;
+    }
+    let [first, second] = [maps::FORWARD_FIRST.load(), maps::FORWARD_SECOND.load()];
+    match (ifindex_of(ctx.arg(0)), ifindex_of(ctx.arg(1))) {
+        (from, to) if from == first && to == second => count_not_taken(0, not_taken as u64),
+        (from, to) if from == second && to == first => count_not_taken(1, not_taken as u64),
+        _ => {}
+    }
+}
+
+/// Counts a frame that could not be handed to a driver, as to a veth whose peer takes none:
+/// `xdp_redirect_err`, which tells from where (include/trace/events/xdp.h).
+#[inline(always)]
+pub fn failed(ctx: &RawTracePointContext) {
+    let from = ifindex_of(ctx.arg(0));
+    if from == maps::FORWARD_FIRST.load() {
+        count_not_taken(0, 1);
+    } else if from == maps::FORWARD_SECOND.load() {
+        count_not_taken(1, 1);
+    }
+}
+
+#[inline(always)]
+fn count_not_taken(direction: u32, frames: u64) {
+    if let Some(counters) = maps::NIC_FORWARD.get_ptr_mut(direction) {
+        // SAFETY: as in `counted`; both tracepoints are passed where the programs run.
+        unsafe { (*counters).not_taken += frames };
+    }
+}
+
+/// The index of a `struct net_device`; [`NOWHERE`] if it cannot be read.
+#[inline(always)]
+fn ifindex_of(device: *const u8) -> u32 {
+    let at = device.wrapping_add(maps::IFINDEX_AT.load() as usize);
+    // SAFETY: the helper reads whatever the address, or fails.
+    unsafe { bpf_probe_read_kernel(at.cast::<u32>()) }.unwrap_or(NOWHERE)
+}
 
 /// Remembers at which interface a station's frames arrive, and counts when that changes: where
 /// there is a loop it does so with every round.
@@ -139,7 +219,6 @@ fn route(ctx: &XdpContext) -> u32 {
 
 #[inline(always)]
 fn route_ipv4(ctx: &XdpContext, longest: u32, ip: &[u8; IPV4_LEN]) -> u32 {
-    const ANY_FRAGMENT: u16 = 0x3fff;
     let total_len = u16::from_be_bytes([ip[2], ip[3]]);
     if ip[9] == protocol::ICMP || u32::from(total_len) > longest {
         return NOWHERE;
@@ -149,11 +228,7 @@ fn route_ipv4(ctx: &XdpContext, longest: u32, ip: &[u8; IPV4_LEN]) -> u32 {
         return NOWHERE;
     }
     let mut to = packet_to(ctx, AF_INET, ip[9], total_len);
-    let pseudo = add(total_len as u32 - IPV4_LEN as u32, ip[9].into());
-    let pseudo = add(pseudo, add(pair(ip, 12), pair(ip, 16)));
-    if u16::from_be_bytes([ip[6], ip[7]]) & ANY_FRAGMENT == 0
-        && !is_finished(ctx, ETHERNET_LEN + IPV4_LEN, ip[9], pseudo)
-    {
+    if !is_fragment(ip) && !is_finished(ctx, ETHERNET_LEN + IPV4_LEN, ip[9], pseudo_ipv4(ip)) {
         return NOWHERE;
     }
     to.__bindgen_anon_2.tos = ip[1];
@@ -212,13 +287,7 @@ fn route_ipv6(ctx: &XdpContext, longest: u32, ip: &[u8; IPV6_LEN]) -> u32 {
         return NOWHERE;
     }
     let mut to = packet_to(ctx, AF_INET6, ip[6], len as u16);
-    let mut pseudo = add(payload_len.into(), ip[6].into());
-    let mut at = 8;
-    while at < IPV6_LEN {
-        pseudo = add(pseudo, pair(ip, at));
-        at += 4;
-    }
-    if !is_finished(ctx, ETHERNET_LEN + IPV6_LEN, ip[6], pseudo) {
+    if !is_finished(ctx, ETHERNET_LEN + IPV6_LEN, ip[6], pseudo_ipv6(ip)) {
         return NOWHERE;
     }
     to.__bindgen_anon_2.flowinfo = word(ip, 0) & u32::from_ne_bytes([0x0f, 0xff, 0xff, 0xff]);
@@ -242,6 +311,33 @@ fn is_routed_ipv6(ip: &[u8; IPV6_LEN], at: usize) -> bool {
     let is_low = word(ip, at) | word(ip, at + 4) == 0;
     let is_link_local = ip[at] == 0xfe && ip[at + 1] & 0xc0 == 0x80;
     !is_low && !is_link_local && ip[at] != 0xff
+}
+
+/// Whether an IPv4 packet is only a part of one.
+#[inline(always)]
+fn is_fragment(ip: &[u8; IPV4_LEN]) -> bool {
+    const ANY_FRAGMENT: u16 = 0x3fff;
+    u16::from_be_bytes([ip[6], ip[7]]) & ANY_FRAGMENT != 0
+}
+
+/// The sum of the pseudo header of a packet without options, that of a shorter one than its header
+/// is of no use.
+#[inline(always)]
+fn pseudo_ipv4(ip: &[u8; IPV4_LEN]) -> u32 {
+    let len = u32::from(u16::from_be_bytes([ip[2], ip[3]])).saturating_sub(IPV4_LEN as u32);
+    add(add(len, ip[9].into()), add(pair(ip, 12), pair(ip, 16)))
+}
+
+/// The sum of the pseudo header of a packet without extension headers.
+#[inline(always)]
+fn pseudo_ipv6(ip: &[u8; IPV6_LEN]) -> u32 {
+    let mut sum = add(u16::from_be_bytes([ip[4], ip[5]]).into(), ip[6].into());
+    let mut at = 8;
+    while at < IPV6_LEN {
+        sum = add(sum, pair(ip, at));
+        at += 4;
+    }
+    sum
 }
 
 /// Whether a packet has its checksum. Where the sender left that to its device, which only the stack

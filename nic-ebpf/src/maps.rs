@@ -81,6 +81,14 @@ pub static TX_QUEUES: Global<u32> = Global::new(1);
 #[unsafe(no_mangle)]
 pub static FORWARD_FIRST: Global<u32> = Global::new(0);
 
+/// Forwarding: index of the second interface. Constant from load on.
+#[unsafe(no_mangle)]
+pub static FORWARD_SECOND: Global<u32> = Global::new(0);
+
+/// Where the kernel's `struct net_device` has the index, in bytes. Constant from load on.
+#[unsafe(no_mangle)]
+pub static IFINDEX_AT: Global<u32> = Global::new(0);
+
 /// The policy in force and whether any queue has rules of steering.
 #[inline(always)]
 pub fn policy_word() -> u64 {

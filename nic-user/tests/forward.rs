@@ -15,10 +15,14 @@ use std::{
 };
 
 use attached::{nicctl, number, poll};
-use nic_user::lab::{
-    Host, Lab, Shape,
-    frames::Ends,
-    traffic::{self, IpVersion, IpVersion::V4},
+use nic_user::{
+    lab::{
+        Host, Lab, Shape,
+        frames::Ends,
+        traffic::{self, IpVersion, IpVersion::V4},
+    },
+    nic::{InterfaceName, Nic},
+    offload::Slot,
 };
 use nix::{
     sys::{
@@ -140,6 +144,7 @@ impl Forwarding {
             .args(["forward", "nic-b", "nic-c", "--json", "--netns", host.netns_name()])
             .args(args)
             .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
             .spawn()
             .unwrap();
         let documents = BufReader::new(child.stdout.take().unwrap());
@@ -156,6 +161,15 @@ impl Forwarding {
 
     fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
+    }
+
+    /// Waits until it says something that contains `words`.
+    fn heard(&mut self, words: &str) {
+        let mut lines = BufReader::new(self.child.stderr.take().unwrap()).lines();
+        let mut said = String::new();
+        while !said.contains(words) {
+            said += &lines.next().unwrap_or_else(|| panic!("not {words}: {said}")).unwrap();
+        }
     }
 
     /// Ends it as Ctrl-C does; what it counted.
@@ -287,6 +301,114 @@ fn packets_are_routed_in_the_kernel() {
     let forwarding = Forwarding::start(three.middle(), &["--l3", "--in-kernel"]);
     assert!(ping(three.left(), three.right()));
     talk(&three, forwarding);
+}
+
+#[test]
+fn checksums_that_were_left_to_the_device_are_filled_in_by_rings_and_by_the_kernel() {
+    needs_root!();
+    for args in [&[][..], &["--l3"], &["--l3", "--in-kernel"]] {
+        let in_kernel = args.contains(&"--in-kernel");
+        let three = Three::new();
+        if args.contains(&"--l3") && !three.route() {
+            return;
+        }
+        for host in [three.left(), three.right()] {
+            ethtool::set(host, "tx-checksum-ip-generic", true);
+        }
+        let forwarding = Forwarding::start(three.middle(), args);
+        for ip in IpVersion::ALL {
+            assert_eq!(traffic::tcp(three.left(), three.right(), ip, 4, BYTES).unwrap(), 4 * BYTES);
+        }
+        let [from_left, _] = forwarding.end();
+        assert_adds_up(&from_left);
+        let by = if in_kernel { "/passed" } else { "/forwarded" };
+        assert!(number(&from_left, by) > 500, "{args:?}: {from_left}");
+    }
+}
+
+#[test]
+fn checksums_that_are_missing_are_told_with_what_helps() {
+    needs_root!();
+    let three = Three::new();
+    ethtool::set(three.left(), "tx-checksum-ip-generic", true);
+    let mut forwarding = Forwarding::start(three.middle(), &["--in-kernel"]);
+    assert!(ping(three.left(), three.right()));
+    traffic::udp(three.left(), three.right(), V4, 1, 50, 100).unwrap();
+    let netns = three.middle().netns_name();
+    forwarding.heard(&format!("nicctl forward nic-b nic-c --netns {netns}"));
+}
+
+#[test]
+fn what_a_driver_does_not_take_is_not_forwarded() {
+    needs_root!();
+    let three = Three::new();
+    // A veth without NAPI takes no redirects.
+    ethtool::set(three.right(), "rx-gro", false);
+    let forwarding = Forwarding::start(three.middle(), &["--in-kernel"]);
+    let ends = Ends::between(three.left(), three.right());
+    let frames = vec![ends.ethernet(ends.ipv4(ends.udp(V4, b"lost"))); 300];
+    traffic::send_frames(three.left(), &frames).unwrap();
+    let [from_left, _] = forwarding.end();
+    assert_adds_up(&from_left);
+    assert_eq!(from_left["forwarded"], 0, "{from_left}");
+    assert!(number(&from_left, "/dropped/not_taken") >= 300, "{from_left}");
+}
+
+#[test]
+fn whoever_would_take_the_packets_away_is_told_who_has_them() {
+    needs_root!();
+    let three = Three::new();
+    let forwarding = Forwarding::start(three.middle(), &[]);
+    let netns = three.middle().netns_name();
+    let holder = format!("process {} (nicctl) has rings at nic-b", forwarding.child.id());
+    let way_out = format!("kill -INT {}", forwarding.child.id());
+    for args in [
+        &["detach", "nic-b"][..],
+        &["detach", "nic-b", "--dry-run"],
+        &["forward", "nic-b", "nic-c"],
+        &["forward", "nic-c", "nic-b", "--l3"],
+        &["forward", "nic-b", "nic-c", "--in-kernel"],
+    ] {
+        let output = nicctl(&[args, &["--netns", netns]].concat());
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {error}");
+        let is_told = error.contains(&holder) || args[1] == "nic-c" && error.contains("at nic-c");
+        assert!(is_told && error.contains(&way_out), "{args:?}: {error}");
+    }
+    talk(&three, forwarding);
+    assert!(!three.is_attached());
+}
+
+#[test]
+fn a_forwarder_whose_programs_are_taken_away_says_so_and_ends() {
+    needs_root!();
+    let three = Three::new();
+    let mut forwarding = Forwarding::start(three.middle(), &[]);
+    let slot = three.middle().run(|| {
+        let nic = Nic::by_name(&InterfaceName::new("nic-c").unwrap()).unwrap();
+        Slot::of(&nic.link).unwrap()
+    });
+    fs::remove_dir_all(slot.unwrap().pin("")).unwrap();
+    forwarding.heard("the programs were detached from nic-c meanwhile");
+    assert_eq!(forwarding.child.wait().unwrap().code(), Some(1));
+}
+
+#[test]
+fn interfaces_without_ethernet_are_refused() {
+    needs_root!();
+    let three = Three::new();
+    if !ip(three.middle(), "tuntap add dev nic-tun mode tun") {
+        return;
+    }
+    assert!(ip(three.middle(), "link set nic-tun up"));
+    for args in [&[][..], &["--l3"], &["--in-kernel"], &["--l3", "--in-kernel"]] {
+        let netns = ["forward", "nic-b", "nic-tun", "--netns", three.middle().netns_name()];
+        let output = nicctl(&[&netns, args].concat());
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        assert!(error.contains("nic-tun: its frames have no Ethernet header"), "{error}");
+    }
+    assert!(!three.is_attached());
 }
 
 #[test]

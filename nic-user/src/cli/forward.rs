@@ -13,7 +13,7 @@ use super::{name, signals, target};
 use crate::{
     error::{Error, Result},
     forward::{
-        self, Forwarder, InKernel, InRings, Layer, LoopWatch,
+        self, Counts, Forwarder, InKernel, InRings, Layer, LoopWatch,
         model::Document,
         text::{self, Numbers},
     },
@@ -45,12 +45,13 @@ const WATCH_INTERVAL: Duration = Duration::from_millis(500);
 /// net.ipv6.conf.all.forwarding for IPv6. Netfilter, XFRM and programs of TC see only what goes to
 /// the kernel.
 ///
-/// --in-kernel does the same without rings. It counts what a veth took of what it was handed; other
-/// drivers do not say. To a veth it takes GRO or XDP at its peer.
+/// --in-kernel does the same without rings. Frames that the driver of the other interface does not
+/// take are counted; it is said where the kernel does not tell. A veth takes them if its peer has
+/// GRO or an XDP program.
 ///
-/// Checksums that a sender on this machine left to its NIC are filled in by rings; --in-kernel
-/// --l3 leaves such packets to the kernel, and --in-kernel alone passes them on as they are (ethtool
-/// -K veth0 tx off at the sender helps). Rings give frames of up to about 3 KB back to the kernel;
+/// Checksums that a sender on this machine left to its NIC are filled in by rings; --in-kernel --l3
+/// leaves such packets to the kernel, and --in-kernel alone passes them on as they are, and says
+/// so. Rings give frames of up to about 3 KB back to the kernel;
 /// longer ones that are not forwarded are dropped and counted. VLAN tags that a NIC takes out of
 /// frames are lost (ethtool -K eth0 rxvlan off).
 #[derive(Debug, clap::Args)]
@@ -128,7 +129,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let report = Report { args, names, layer, since: Instant::now() };
     report.begin(&*forwarder, out)?;
     let mut next = args.interval.map(|interval| report.since + interval);
-    let (mut watch, mut watched) = (LoopWatch::since(report.since), report.since);
+    let mut watch = FrameWatch::new(args, report.since);
     let ended = loop {
         if stop.load(Ordering::Relaxed) {
             break Ok(());
@@ -136,12 +137,8 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         if let Err(error) = forwarder.turn(PATIENCE) {
             break Err(error);
         }
-        if layer == Layer::Frames && watched.elapsed() >= WATCH_INTERVAL {
-            watched = Instant::now();
-            let moved = forwarder.counts()?.iter().map(|it| it.moved).sum();
-            if watch.notices(moved) {
-                say_loop(names);
-            }
+        if layer == Layer::Frames {
+            watch.look(&*forwarder, names)?;
         }
         if next.is_some_and(|next| Instant::now() >= next) {
             report.write(&*forwarder, out)?;
@@ -172,6 +169,56 @@ fn say_if_not_routing(netns: Option<&str>) {
             ));
         }
     }
+}
+
+/// Looks whether what is forwarded arrives.
+struct FrameWatch<'a> {
+    args: &'a Args,
+    looked: Instant,
+    loops: LoopWatch,
+    /// Whether it was said that checksums are missing.
+    said_unfinished: bool,
+}
+
+impl<'a> FrameWatch<'a> {
+    fn new(args: &'a Args, now: Instant) -> Self {
+        Self { args, looked: now, loops: LoopWatch::since(now), said_unfinished: false }
+    }
+
+    fn look(&mut self, forwarder: &dyn Forwarder, names: [&str; 2]) -> Result<()> {
+        if self.looked.elapsed() < WATCH_INTERVAL {
+            return Ok(());
+        }
+        self.looked = Instant::now();
+        let counts = forwarder.counts()?;
+        if self.loops.notices(counts.iter().map(|it| it.moved).sum()) {
+            say_loop(names);
+        }
+        let unfinished = names.into_iter().zip(&counts).find(|(_, it)| has_unfinished(it));
+        if let Some((name, _)) = unfinished
+            && !self.said_unfinished
+        {
+            self.said_unfinished = true;
+            say_unfinished(name, names, self.args.netns.as_deref());
+        }
+        Ok(())
+    }
+}
+
+/// Whether it is not by chance that frames seem to have no checksum: one of 65,536 does.
+const fn has_unfinished(counts: &Counts) -> bool {
+    const MANY: u64 = 3;
+    const SHARE: u64 = 1000;
+    counts.unfinished >= MANY && counts.unfinished * SHARE > counts.packets
+}
+
+fn say_unfinished(name: &str, [first, second]: [&str; 2], netns: Option<&str>) {
+    let netns = netns.map(|netns| format!(" --netns {netns}")).unwrap_or_default();
+    say(format_args!(
+        "TCP and UDP arrive at {name} without checksums, which their sender left to its device: \
+         whoever gets them drops them\n  \
+         fix: forward through rings, which fill them in: nicctl forward {first} {second}{netns}"
+    ));
 }
 
 fn say_loop([first, second]: [&str; 2]) {

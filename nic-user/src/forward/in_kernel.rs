@@ -20,7 +20,7 @@ use crate::{
     error::{Error, Result},
     netlink::{
         self,
-        link::Links,
+        link::XdpMode,
         route::{Routes, Special},
     },
     nic::Nic,
@@ -33,7 +33,6 @@ const CONFIRM_INTERVAL: Duration = Duration::from_secs(1);
 /// The programs, attached for as long as this lives or the process does.
 pub struct InKernel {
     programs: ForwardPrograms,
-    outlets: [Outlet; 2],
     routing: Option<Routing>,
     _promiscuous: Vec<Promiscuous>,
 }
@@ -46,13 +45,6 @@ struct Routing {
     confirmed: Instant,
     /// Frames that had been forwarded by then.
     forwarded: u64,
-}
-
-/// An interface as frames leave by it.
-struct Outlet {
-    ifindex: u32,
-    /// How many packets it had sent when it began, if it counts those that it is handed by XDP.
-    sent: Option<u64>,
 }
 
 impl InKernel {
@@ -68,9 +60,7 @@ impl InKernel {
             Layer::Frames => nics.into_iter().map(Promiscuous::new).collect::<Result<_>>()?,
             Layer::Packets => Vec::new(),
         };
-        let [first, second] = nics.map(Outlet::of);
-        let outlets = [first?, second?];
-        Ok(Self { programs, outlets, routing, _promiscuous: promiscuous })
+        Ok(Self { programs, routing, _promiscuous: promiscuous })
     }
 
     /// Follows what changed.
@@ -135,33 +125,6 @@ fn in_asking(error: netlink::Error) -> Error {
     error.while_doing("ask for routes")
 }
 
-impl Outlet {
-    fn of(nic: &Nic) -> Result<Self> {
-        let ifindex = nic.ifindex();
-        let sent = counts_what_it_took(nic).then(|| packets_sent(ifindex)).transpose()?;
-        Ok(Self { ifindex, sent })
-    }
-
-    /// How many of `handed` frames it took: no more than it sent.
-    fn taken(&self, handed: u64) -> Result<u64> {
-        match self.sent {
-            Some(before) => Ok(handed.min(packets_sent(self.ifindex)?.saturating_sub(before))),
-            None => Ok(handed),
-        }
-    }
-}
-
-/// Whether a driver counts a frame of XDP as sent if, and only if, it took it (`veth_get_stats64`,
-/// drivers/net/veth.c). Of others it is not known.
-fn counts_what_it_took(nic: &Nic) -> bool {
-    nic.driver_name() == Some("veth")
-}
-
-fn packets_sent(ifindex: u32) -> Result<u64> {
-    let stats = Links::open().and_then(|mut links| links.stats(ifindex));
-    Ok(stats.map_err(|error| error.while_doing("read what was sent"))?.tx_packets)
-}
-
 impl Forwarder for InKernel {
     fn turn(&mut self, patience: Duration) -> Result<()> {
         match &self.routing {
@@ -173,24 +136,29 @@ impl Forwarder for InKernel {
     }
 
     fn counts(&self) -> Result<[Counts; 2]> {
-        let counters = self.programs.counters()?;
-        let mut all = [Counts::default(); 2];
-        for (from, it) in counters.into_iter().enumerate() {
-            let taken = self.outlets[1 - from].taken(it.forwarded)?;
-            all[from] = Counts {
-                packets: it.packets,
-                bytes: it.bytes,
-                forwarded: taken,
-                passed: it.packets.saturating_sub(it.forwarded),
-                dropped: Drops { not_taken: it.forwarded - taken, ..Drops::default() },
-                moved: it.moved,
-            };
-        }
-        Ok(all)
+        let [first, second] = self.programs.counters()?;
+        let modes = self.programs.modes();
+        Ok([(first, modes[0]), (second, modes[1])].map(|(it, mode)| Counts {
+            packets: it.packets,
+            bytes: it.bytes,
+            forwarded: it.forwarded.saturating_sub(it.not_taken),
+            passed: it.packets.saturating_sub(it.forwarded),
+            dropped: Drops { not_taken: it.not_taken, ..Drops::default() },
+            moved: it.moved,
+            // Generic XDP leaves them to the device that sends them.
+            unfinished: if mode == XdpMode::Native { it.unfinished } else { 0 },
+        }))
     }
 
     fn ways(&self) -> [String; 2] {
-        self.programs.modes().map(|mode| format!("{} XDP", mode.name()))
+        let modes = self.programs.modes();
+        [0, 1].map(|from| {
+            let unknown = match self.programs.counts_not_taken(from) {
+                true => "",
+                false => ", and whether the other interface took a frame is not known",
+            };
+            format!("{} XDP{unknown}", modes[from].name())
+        })
     }
 }
 

@@ -51,6 +51,9 @@ pub struct Counts {
     /// Of the frames that were looked at for a loop, those of stations that were last seen at the
     /// other interface.
     pub moved: u64,
+    /// Of the frames that were looked at for it, those that were passed on without a checksum, which
+    /// their sender had left to its device.
+    pub unfinished: u64,
 }
 
 /// Frames dropped, by reason. The names are those of the JSON, too. From `malformed` on they are
@@ -62,7 +65,7 @@ pub struct Drops {
     pub missed: u64,
     /// The interface did not send fast enough, or was down.
     pub no_room: u64,
-    /// Handed to an interface that did not take them, by its own count of what it sent.
+    /// Handed to an interface whose driver did not take them.
     pub not_taken: u64,
     /// Longer than the other interface sends.
     pub too_long: u64,

@@ -35,8 +35,8 @@ pub struct Direction {
     pub packets: u64,
     /// Bytes of them, without FCS.
     pub bytes: u64,
-    /// Frames handed to an interface to be sent. In the kernel, where the interface is a veth, only
-    /// those that it took; what other drivers do with what they were handed is not known.
+    /// Frames handed to an interface to be sent. In the kernel, those that its driver took; where
+    /// that is not known, `way` says so.
     pub forwarded: u64,
     /// Frames left to the kernel's stack.
     pub passed: u64,

@@ -91,7 +91,7 @@ mod tests {
             forwarded: 1_234_560,
             passed: 0,
             dropped: Drops { no_room: 5, no_route: 2, ..Drops::default() },
-            moved: 0,
+            ..Counts::default()
         };
         let text = |exact| {
             let (mut out, since) = (Vec::new(), Duration::from_millis(2500));

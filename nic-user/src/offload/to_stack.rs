@@ -21,7 +21,7 @@ impl ToStack {
     /// Loads the program.
     pub fn load() -> Result<Self> {
         privilege::check("load the program")?;
-        let mut object = Object::load_to_forward(0)?;
+        let mut object = Object::load_to_forward([0; 2], 0)?;
         object.forward(PASS)?;
         Ok(Self { object })
     }
