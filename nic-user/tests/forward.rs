@@ -352,6 +352,17 @@ fn what_a_driver_does_not_take_is_not_forwarded() {
     assert_adds_up(&from_left);
     assert_eq!(from_left["forwarded"], 0, "{from_left}");
     assert!(number(&from_left, "/dropped/not_taken") >= 300, "{from_left}");
+    // It is said, and what is routed goes by the kernel.
+    let mut forwarding = Forwarding::start(three.middle(), &["--in-kernel"]);
+    traffic::send_frames(three.left(), &frames).unwrap();
+    forwarding.heard("nic-c does not take what XDP hands it");
+    drop(forwarding);
+    if three.route() {
+        let forwarding = Forwarding::start(three.middle(), &["--l3", "--in-kernel"]);
+        assert_eq!(traffic::tcp(three.left(), three.right(), V4, 1, BYTES).unwrap(), BYTES);
+        let [from_left, _] = forwarding.end();
+        assert_eq!([&from_left["forwarded"], &from_left["dropped"]["not_taken"]], [0, 0]);
+    }
 }
 
 #[test]
@@ -464,6 +475,8 @@ fn packets_are_treated_as_the_kernel_would() {
     let Some(mut worlds) = differential::Worlds::new() else { return };
     differential::known(&mut worlds);
     differential::compare(&mut worlds);
-    let differential::Worlds { situations, repeated, .. } = worlds;
-    println!("{situations} packets were treated as by the kernel alone, {repeated} sent again");
+    let differential::Worlds { situations, changes, repeated, .. } = worlds;
+    println!(
+        "{situations} packets, {changes} changes: all as by the kernel, {repeated} sent again"
+    );
 }

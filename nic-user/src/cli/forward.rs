@@ -2,6 +2,7 @@
 
 use std::{
     io::Write,
+    mem,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -176,13 +177,21 @@ struct FrameWatch<'a> {
     args: &'a Args,
     looked: Instant,
     loops: LoopWatch,
-    /// Whether it was said that checksums are missing.
-    said_unfinished: bool,
+    said: Said,
+}
+
+/// What was said.
+#[derive(Default)]
+struct Said {
+    /// That checksums are missing.
+    unfinished: bool,
+    /// That an interface takes nothing.
+    not_taken: bool,
 }
 
 impl<'a> FrameWatch<'a> {
     fn new(args: &'a Args, now: Instant) -> Self {
-        Self { args, looked: now, loops: LoopWatch::since(now), said_unfinished: false }
+        Self { args, looked: now, loops: LoopWatch::since(now), said: Said::default() }
     }
 
     fn look(&mut self, forwarder: &dyn Forwarder, names: [&str; 2]) -> Result<()> {
@@ -196,13 +205,39 @@ impl<'a> FrameWatch<'a> {
         }
         let unfinished = names.into_iter().zip(&counts).find(|(_, it)| has_unfinished(it));
         if let Some((name, _)) = unfinished
-            && !self.said_unfinished
+            && !mem::replace(&mut self.said.unfinished, true)
         {
-            self.said_unfinished = true;
-            say_unfinished(name, names, self.args.netns.as_deref());
+            say_unfinished(name, &self.through_rings());
+        }
+        let [first, second] = names;
+        let not_taken = [second, first].into_iter().zip(&counts).find(|(_, it)| is_not_taken(it));
+        if let Some((name, _)) = not_taken
+            && !mem::replace(&mut self.said.not_taken, true)
+        {
+            say_not_taken(name, &self.through_rings());
         }
         Ok(())
     }
+
+    /// The command that does the same through rings.
+    fn through_rings(&self) -> String {
+        let Args { first, second, netns, .. } = self.args;
+        let netns = netns.as_ref().map(|netns| format!(" --netns {netns}")).unwrap_or_default();
+        format!("nicctl forward {first} {second}{netns}")
+    }
+}
+
+/// Whether most frames are not taken, and not only those for which there is no room.
+const fn is_not_taken(counts: &Counts) -> bool {
+    counts.dropped.not_taken > counts.packets / 2
+}
+
+fn say_not_taken(name: &str, through_rings: &str) {
+    say(format_args!(
+        "{name} does not take what XDP hands it: a veth does if its peer has GRO on, and rings need \
+         nothing of it\n  \
+         fix: {through_rings}"
+    ));
 }
 
 /// Whether it is not by chance that frames seem to have no checksum: one of 65,536 does.
@@ -212,12 +247,11 @@ const fn has_unfinished(counts: &Counts) -> bool {
     counts.unfinished >= MANY && counts.unfinished * SHARE > counts.packets
 }
 
-fn say_unfinished(name: &str, [first, second]: [&str; 2], netns: Option<&str>) {
-    let netns = netns.map(|netns| format!(" --netns {netns}")).unwrap_or_default();
+fn say_unfinished(name: &str, through_rings: &str) {
     say(format_args!(
         "TCP and UDP arrive at {name} without checksums, which their sender left to its device: \
-         whoever gets them drops them\n  \
-         fix: forward through rings, which fill them in: nicctl forward {first} {second}{netns}"
+         whoever gets them drops them; rings fill them in\n  \
+         fix: {through_rings}"
     ));
 }
 

@@ -54,7 +54,7 @@ impl InKernel {
         let routing = (layer == Layer::Packets).then(|| Routing::of(nics)).transpose()?;
         let mut programs = ForwardPrograms::attach(nics, layer == Layer::Packets)?;
         if let Some(routing) = &routing {
-            programs.open_gates(routing.gates())?;
+            programs.open_gates(routing.gates(programs.modes()))?;
         }
         let promiscuous = match layer {
             Layer::Frames => nics.into_iter().map(Promiscuous::new).collect::<Result<_>>()?,
@@ -67,7 +67,7 @@ impl InKernel {
     fn follow(&mut self) -> Result<()> {
         let Some(routing) = &mut self.routing else { return Ok(()) };
         if routing.look()? {
-            self.programs.open_gates(routing.gates())?;
+            self.programs.open_gates(routing.gates(self.programs.modes()))?;
         }
         if routing.confirmed.elapsed() >= CONFIRM_INTERVAL {
             let forwarded = self.programs.counters()?.iter().map(|it| it.forwarded).sum();
@@ -94,16 +94,21 @@ impl Routing {
         Ok(changed.any)
     }
 
-    /// Which packets the programs may route that arrive at either interface. Their lookup knows
-    /// nothing of the MTU of a route, and chooses one of several ways by addresses.
-    fn gates(&self) -> [Gate; 2] {
+    /// Which packets the programs may route that arrive at either interface: none if the other one
+    /// takes none of them. Their lookup knows nothing of the MTU of a route, and chooses one of
+    /// several ways by addresses.
+    fn gates(&self, modes: [XdpMode; 2]) -> [Gate; 2] {
         let now = self.around.now();
         let longest = [0, 1].map(|family| {
             let Special { mtu, has_several_ways } = self.specials[family];
             let chooses = !has_several_ways || now.chooses_by_address[family];
             if now.routes[family] && chooses { mtu.unwrap_or(u32::MAX) } else { 0 }
         });
-        now.ends.each_ref().map(|end| Gate { mac: Gate::mac(&end.mac), longest })
+        [0, 1].map(|from| {
+            let takes = now.ends[1 - from].takes_redirects || modes[from] == XdpMode::Generic;
+            let longest = if takes { longest } else { [0; 2] };
+            Gate { mac: Gate::mac(&now.ends[from].mac), longest }
+        })
     }
 
     /// What the stack sends it takes for a reason to confirm a neighbour; it sees nothing of what

@@ -10,8 +10,9 @@ use std::{
 use crate::{
     error::{Error, Result},
     netlink::{
-        self,
+        self, IfSupported,
         link::{LinkInfo, Links},
+        netdev::{Netdev, XdpFeatures},
         route::{Changed, Changes, Routes},
     },
     nic::Nic,
@@ -23,10 +24,17 @@ const FRESH: Duration = Duration::from_secs(1);
 /// The interfaces that are routed between, and the host.
 pub struct Surroundings {
     changes: Changes,
-    links: Links,
-    routes: Routes,
+    asked: Asked,
     until: Instant,
     now: Now,
+}
+
+/// Whom it is asked of.
+struct Asked {
+    links: Links,
+    routes: Routes,
+    /// None before Linux 6.3.
+    netdev: Option<Netdev>,
 }
 
 /// What they are now.
@@ -51,6 +59,8 @@ pub struct End {
     pub mac: [u8; 6],
     /// Longest packet that it sends, from the IP header on, in bytes.
     pub mtu: u32,
+    /// Whether it takes what XDP redirects to it, as far as the kernel tells.
+    pub takes_redirects: bool,
 }
 
 impl Surroundings {
@@ -59,11 +69,13 @@ impl Surroundings {
         let fail = |error: netlink::Error| error.while_doing("follow changes of routes");
         // Changes first: what changes after it was read is told.
         let changes = Changes::open().map_err(fail)?;
-        let mut links = Links::open().map_err(fail)?;
-        let mut routes = Routes::open().map_err(fail)?;
-        let [first, second] = nics.map(|nic| End::of(&nic.link));
-        let now = Now::read(&[first?, second?], &mut links, &mut routes)?;
-        Ok(Self { changes, links, routes, until: Instant::now() + FRESH, now })
+        let mut asked = Asked {
+            links: Links::open().map_err(fail)?,
+            routes: Routes::open().map_err(fail)?,
+            netdev: Netdev::find().map_err(fail)?,
+        };
+        let now = asked.now(nics.map(|nic| (nic.ifindex(), nic.name())))?;
+        Ok(Self { changes, asked, until: Instant::now() + FRESH, now })
     }
 
     /// What they are, when last looked at.
@@ -78,25 +90,47 @@ impl Surroundings {
             return Ok(changed);
         }
         self.until = Instant::now() + FRESH;
-        let now = Now::read(&self.now.ends, &mut self.links, &mut self.routes)?;
+        let ends = self.now.ends.each_ref();
+        let now = self.asked.now(ends.map(|end| (end.ifindex, &*end.name)))?;
         changed.any |= now != self.now;
         self.now = now;
         Ok(changed)
     }
 }
 
-impl Now {
-    fn read(ends: &[End; 2], links: &mut Links, routes: &mut Routes) -> Result<Self> {
-        let deeper = routes
+impl Asked {
+    /// The interfaces of these indices, once of these names, and the host.
+    fn now(&mut self, ends: [(u32, &str); 2]) -> Result<Now> {
+        let deeper = self
+            .routes
             .rules_look_deeper()
             .map_err(|error| error.while_doing("ask for rules of routing"))?;
-        let [first, second] = ends.each_ref().map(|end| end.again(links));
+        let [first, second] = ends.map(|(ifindex, name)| self.end(ifindex, name));
         let forwards = [routes_ipv4() && !is_on("ipv4/ip_forward_use_pmtu"), routes_ipv6()];
         let policies = ["ipv4", "ipv6"].map(|it| format!("{it}/fib_multipath_hash_policy"));
-        Ok(Self {
+        Ok(Now {
             ends: [first?, second?],
             routes: [0, 1].map(|family| forwards[family] && !deeper[family]),
             chooses_by_address: policies.map(|policy| !is_on(&policy)),
+        })
+    }
+
+    fn end(&mut self, ifindex: u32, name: &str) -> Result<End> {
+        let fail = |error: netlink::Error| match error.errno {
+            libc::ENODEV => Error::not_found(format!("{name} is gone")),
+            _ => error.while_doing(format_args!("read {name}")),
+        };
+        let link = self.links.by_index(ifindex).map_err(fail)?;
+        let features = match &mut self.netdev {
+            Some(netdev) => netdev.xdp_features(ifindex).if_supported().map_err(fail)?,
+            None => None,
+        };
+        Ok(End {
+            ifindex,
+            mac: ethernet_address(&link)?,
+            mtu: link.mtu,
+            takes_redirects: features.is_none_or(XdpFeatures::takes_redirects),
+            name: link.name,
         })
     }
 }
@@ -105,22 +139,6 @@ impl AsFd for Surroundings {
     /// Readable when something has changed.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.changes.as_fd()
-    }
-}
-
-impl End {
-    /// As it is now.
-    fn again(&self, links: &mut Links) -> Result<Self> {
-        let link = links.by_index(self.ifindex).map_err(|error| match error.errno {
-            libc::ENODEV => Error::not_found(format!("{} is gone", self.name)),
-            _ => error.while_doing(format_args!("read {}", self.name)),
-        })?;
-        Self::of(&link)
-    }
-
-    fn of(link: &LinkInfo) -> Result<Self> {
-        let mac = ethernet_address(link)?;
-        Ok(Self { name: link.name.clone(), ifindex: link.ifindex, mac, mtu: link.mtu })
     }
 }
 

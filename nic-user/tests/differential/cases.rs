@@ -1,7 +1,7 @@
 //! Packets with what Linux 6.18 does with them.
 
 use super::{
-    changes::{self, Change},
+    changes::{self, Change, Fixed},
     packets::{Options, Packet, Station},
 };
 
@@ -111,7 +111,10 @@ pub struct Changed {
 
 /// What has another fate once something has changed.
 pub fn changed() -> Vec<Changed> {
-    let case = |name, change, packet, fate| Changed { name, change, packet, fate };
+    let case = |name, change: Fixed, packet, fate| {
+        let change = Change::from(change);
+        Changed { name, change, packet, fate }
+    };
     let middling = Packet { fragment: 0x4000, payload: 1400, ..v4("10.2.0.2") };
     vec![
         case("less MTU", changes::MTU, middling, answered(3, 4)),

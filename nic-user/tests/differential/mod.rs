@@ -34,18 +34,21 @@ pub struct Worlds {
     pub situations: u64,
     /// Of these, how many were sent again, where nothing had just changed.
     pub repeated: u64,
+    /// Changes while they were sent.
+    pub changes: u64,
 }
 
 impl Worlds {
     /// `None` if there is no `ip`.
     pub fn new() -> Option<Self> {
         let all = [World::new(Way::Kernel)?, World::new(Way::Rings)?, World::new(Way::InKernel)?];
-        Some(Self { all, numbers: 0, situations: 0, repeated: 0 })
+        Some(Self { all, numbers: 0, situations: 0, changes: 0, repeated: 0 })
     }
 
-    /// Changes all routers.
-    fn change(&mut self, commands: &[&str]) {
-        self.all.iter_mut().for_each(|world| world.change(commands));
+    /// Changes all routers. Whether a change is possible is the same for all of them.
+    fn change(&mut self, commands: &[String]) {
+        let [kernel, rings, in_kernel] = self.all.each_mut().map(|world| world.change(commands));
+        assert!(kernel == rings && kernel == in_kernel, "{commands:?}");
     }
 
     /// Sends packets to all routers.
@@ -121,14 +124,14 @@ pub fn known(worlds: &mut Worlds) {
         }
     }
     for cases::Changed { name, change, packet, fate: expected } in cases::changed() {
-        worlds.change(change.done);
+        worlds.change(&change.done);
         let changed = Instant::now();
         let differing = worlds.differing_since(changed, std::slice::from_ref(&packet));
         let [kernel, ..] = worlds.outcomes(&[&packet]);
         if fate(&kernel) != expected || !differing.is_empty() {
             wrong.push(format!("{name}: {differing:?}, {:?}, not {expected:?}", fate(&kernel)));
         }
-        worlds.change(change.undone);
+        worlds.change(&change.undone);
     }
     assert!(wrong.is_empty(), "by the kernel, rings, in the kernel: {wrong:#?}");
 }
@@ -157,25 +160,32 @@ pub fn compare(worlds: &mut Worlds) {
         ..Config::default()
     };
     let mut runner = TestRunner::new(config);
-    let strategy = proptest::collection::vec(packets::any_packet(), BATCH);
-    let mut packets = || strategy.new_tree(&mut runner).unwrap().current();
+    let packets = proptest::collection::vec(packets::any_packet(), BATCH);
+    let changes = proptest::collection::vec(changes::any_change(), 1..4);
     let (start, time) = (Instant::now(), time());
     let state = format!("seed {seed}");
-    while start.elapsed() < time / 3 {
-        worlds.check(start - FOLLOWED, &packets(), &state);
+    while start.elapsed() < time / 4 {
+        worlds.check(start - FOLLOWED, &any(&packets, &mut runner), &state);
     }
-    for change in changes::ALL.iter().cycle() {
-        if start.elapsed() > time {
-            break;
+    while start.elapsed() < time {
+        let changes = any(&changes, &mut runner);
+        let state = format!("{state}, after {changes:#?}");
+        for change in &changes {
+            worlds.change(&change.done);
+            let changed = Instant::now();
+            (0..3).for_each(|_| worlds.check(changed, &any(&packets, &mut runner), &state));
         }
-        let state = format!("seed {seed}, after {:?}", change.done);
-        worlds.change(change.done);
-        let changed = Instant::now();
-        (0..3).for_each(|_| worlds.check(changed, &packets(), &state));
-        worlds.change(change.undone);
-        let changed = Instant::now();
-        worlds.check(changed, &packets(), &format!("{state}, undone"));
+        for change in changes.iter().rev() {
+            worlds.change(&change.undone);
+        }
+        let state = format!("{state}, undone");
+        worlds.check(Instant::now(), &any(&packets, &mut runner), &state);
+        worlds.changes += changes.len() as u64;
     }
+}
+
+fn any<S: Strategy>(strategy: &S, runner: &mut TestRunner) -> S::Value {
+    strategy.new_tree(runner).expect("nothing is filtered").current()
 }
 
 /// Another one in every run.

@@ -235,7 +235,7 @@ pub fn number(bytes: &[u8]) -> Option<u32> {
     Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().unwrap()))
 }
 
-const SOURCES: [[&str; 12]; 2] = [
+pub const SOURCES: [[&str; 12]; 2] = [
     [
         "10.1.0.2",
         "10.1.0.50",
@@ -266,7 +266,7 @@ const SOURCES: [[&str; 12]; 2] = [
     ],
 ];
 
-const DESTINATIONS: [[&str; 24]; 2] = [
+pub const DESTINATIONS: [[&str; 24]; 2] = [
     [
         "10.2.0.2",
         "10.2.0.3",

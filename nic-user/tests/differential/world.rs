@@ -7,16 +7,12 @@ use std::{
     net::UdpSocket,
     os::fd::{AsRawFd, FromRawFd, OwnedFd},
     process::{Command, Stdio},
-    time::Duration,
 };
 
 use nic_user::lab::Host;
 
-use super::packets::{self, Packet, Station};
+use super::packets::{self, Options, Packet, Station};
 use crate::{Forwarding, Three, attached::poll, ethtool};
-
-/// Limit of any single wait.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 pub type Mac = [u8; 6];
 pub const NEAR: Mac = [2, 0, 0, 0, 1, 2];
@@ -63,6 +59,8 @@ nexthop add id 3 blackhole
 nexthop add id 4 via 10.2.0.3 dev nic-c
 nexthop add id 5 group 1/4
 route add blackhole default table 66
+route add default via 10.2.0.3 table 67
+route add default via 10.1.0.50 table 68
 route add 10.52.0.0/24 nhid 1
 route add unreachable 10.53.0.0/24
 route add prohibit 10.54.0.0/24
@@ -77,6 +75,8 @@ route add default via 10.2.0.2
 rule add from 10.1.0.66 lookup 66
 rule add tos 0x10 lookup 66
 -6 route add blackhole default table 66
+-6 route add default via fd02::3 table 67
+-6 route add default via fd01::50 table 68
 -6 route add fd50::/64 encap seg6 mode encap segs fd02::2 dev nic-c
 -6 route add unreachable fd51::/64
 -6 route add fd52::/64 nhid 2
@@ -124,6 +124,8 @@ pub struct World {
     near: Wire,
     far: Wire,
     host: UdpSocket,
+    /// What the router's kernel gets of what is sent to it.
+    seen: Wire,
     /// The address of the router's first interface.
     pub mac: Mac,
     // Last: it ends before the interfaces do.
@@ -139,30 +141,36 @@ impl World {
         }
         let (left, right) = (three.left(), three.right());
         let (near, far) = (Wire::of(left).unwrap(), Wire::of(right).unwrap());
+        let seen = Wire::of(three.middle()).unwrap();
         let host = three.middle().run(|| UdpSocket::bind("[::]:9999")).unwrap().unwrap();
-        host.set_read_timeout(Some(PATIENCE)).unwrap();
+        host.set_nonblocking(true).unwrap();
         let forwarding = match way {
             Way::Kernel => None,
             Way::Rings => Some(Forwarding::start(three.middle(), &["--l3"])),
             Way::InKernel => Some(Forwarding::start(three.middle(), &["--l3", "--in-kernel"])),
         };
-        Some(Self { three, way, near, far, host, mac: ROUTER, _forwarding: forwarding })
+        Some(Self { three, way, near, far, host, seen, mac: ROUTER, _forwarding: forwarding })
     }
 
-    /// Changes what the router is, by lines of `ip`, or `sysctl NAME=VALUE`.
-    pub fn change(&mut self, commands: &[&str]) {
+    /// Changes what the router is, by lines of `ip`, or `sysctl NAME=VALUE`; which of them the kernel
+    /// took.
+    pub fn change(&mut self, commands: &[String]) -> Vec<bool> {
+        commands.iter().map(|command| self.change_one(command)).collect()
+    }
+
+    fn change_one(&mut self, command: &str) -> bool {
         let middle = self.three.middle();
-        for command in commands {
-            match command.strip_prefix("sysctl ") {
-                Some(setting) => sysctl(middle, setting),
-                None => assert!(batch(middle, command), "{command}"),
-            }
-            if command.starts_with("link set nic-b address") {
-                self.mac = if self.mac == ROUTER { CHANGED } else { ROUTER };
-                // The kernel forgets them, permanent or not (`neigh_changeaddr`).
-                batch(middle, &neighbours(&NEAR_HOSTS, "nic-b", NEAR));
-            }
+        if let Some(setting) = command.strip_prefix("sysctl ") {
+            sysctl(middle, setting);
+            return true;
         }
+        let done = run_line(middle, command);
+        if command.starts_with("link set nic-b address") {
+            self.mac = if self.mac == ROUTER { CHANGED } else { ROUTER };
+            // The kernel forgets them, permanent or not (`neigh_changeaddr`).
+            batch(middle, &neighbours(&NEAR_HOSTS, "nic-b", NEAR));
+        }
+        done
     }
 
     /// Sends a packet; false if the sender's interface cannot.
@@ -178,24 +186,20 @@ impl World {
         self.near.send(&packet.frame([to, NEAR], number))
     }
 
-    /// Waits until the router is done with all that was sent before. A packet that is given to a
-    /// socket whichever way it takes comes after them; the second one after the work that is put
-    /// off to the end of a batch.
+    /// Waits until the router is done with all that was sent before. A packet with options is the
+    /// kernel's whichever way it takes, and comes after them; the second one after the work that is
+    /// put off to the end of a batch.
     pub fn settle(&self, outcomes: &mut Outcomes) {
-        let last = Packet::between("10.1.0.2", "10.60.0.9");
+        let last =
+            Packet { options: Options::First(&[1; 4]), ..Packet::between("10.1.0.2", "10.60.0.9") };
         for _ in 0..2 {
             assert!(self.send(&last, u32::MAX));
-            let mut bytes = [0; 2048];
-            loop {
-                let len = self.host.recv(&mut bytes).unwrap_or_else(|error| {
-                    panic!("{:?}: the router does not answer any more: {error}", self.way)
-                });
-                match packets::number(&bytes[..len]) {
-                    Some(u32::MAX) => break,
-                    Some(number) => add(outcomes, number, Place::Host, bytes[..len].to_vec()),
-                    None => {}
-                }
-            }
+            let mut is_there = false;
+            let all = poll(|| {
+                self.seen.take(|frame| is_there |= packets::number(&frame) == Some(u32::MAX));
+                is_there
+            });
+            assert!(all, "{:?}: the router takes nothing any more", self.way);
         }
         self.take(outcomes);
     }
@@ -204,6 +208,13 @@ impl World {
     pub fn take(&self, outcomes: &mut Outcomes) {
         self.far.take(|frame| arrived(outcomes, Place::Far, frame));
         self.near.take(|frame| arrived(outcomes, Place::Near, frame));
+        let mut bytes = [0; 2048];
+        while let Ok(len) = self.host.recv(&mut bytes) {
+            let number = packets::number(&bytes[..len]);
+            if let Some(number) = number.filter(|number| *number != u32::MAX) {
+                add(outcomes, number, Place::Host, bytes[..len].to_vec());
+            }
+        }
     }
 }
 
@@ -301,6 +312,13 @@ fn sysctl(host: &Host, setting: &str) {
     host.run(|| fs::write(format!("/proc/sys/net/{name}"), value))
         .unwrap()
         .unwrap_or_else(|error| panic!("{setting}: {error}"));
+}
+
+/// Runs a line of `ip`; whether the kernel took it.
+fn run_line(host: &Host, line: &str) -> bool {
+    let words = line.split_whitespace();
+    let output = Command::new("ip").args(["-n", host.netns_name()]).args(words).output().unwrap();
+    output.status.success()
 }
 
 /// Runs lines of `ip`, those that begin with `-6` last; false if there is none.
