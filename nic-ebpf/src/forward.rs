@@ -36,9 +36,6 @@ const IPV6_LEN: usize = 40;
 /// No interface has this index. Not an `Option`, whose empty half may hold anything: the verifier
 /// refuses to let it be copied.
 const NOWHERE: u32 = 0;
-/// Index of the loopback interface, in every network namespace: what the stack asks as, where it
-/// looks for the way back to a source (`fib_validate_source`).
-const LOOPBACK: u32 = 1;
 /// Version 4, and a header without options.
 const PLAIN_IPV4: u8 = 0x45;
 
@@ -234,16 +231,16 @@ fn route_ipv4(ctx: &XdpContext, longest: u32, ip: &[u8; IPV4_LEN]) -> u32 {
     to.__bindgen_anon_2.tos = ip[1];
     to.__bindgen_anon_3.ipv4_src = word(ip, 12);
     to.__bindgen_anon_4.ipv4_dst = word(ip, 16);
+    let ifindex = next_hop(ctx, &mut to);
+    if ifindex == NOWHERE {
+        return NOWHERE;
+    }
     let mut back = packet_to(ctx, AF_INET, 0, 0);
-    back.ifindex = LOOPBACK;
+    back.ifindex = ifindex;
     back.__bindgen_anon_2.tos = ip[1];
     back.__bindgen_anon_3.ipv4_src = word(ip, 16);
     back.__bindgen_anon_4.ipv4_dst = word(ip, 12);
     if !leads_back(ctx, &mut back) {
-        return NOWHERE;
-    }
-    let ifindex = next_hop(ctx, &mut to);
-    if ifindex == NOWHERE {
         return NOWHERE;
     }
     let Some(packet) = trimmed::<{ ETHERNET_LEN + IPV4_LEN }>(ctx, total_len.into()) else {
@@ -359,8 +356,9 @@ fn is_finished(ctx: &XdpContext, at: usize, protocol: u8, pseudo: u32) -> bool {
 }
 
 /// Whether the stack would find the source where the packet came from: who is there, is not this
-/// host, and no broadcast address. Where it would not, it is the stack that knows what that means
-/// (`rp_filter`).
+/// host, and no broadcast address. It asks as if an answer arrived where the packet leaves
+/// (`fib_validate_source`, net/ipv4/fib_frontend.c). Where it would not, it is the stack that knows
+/// what that means (`rp_filter`).
 #[inline(always)]
 fn leads_back(ctx: &XdpContext, back: &mut bpf_fib_lookup) -> bool {
     let found = lookup(ctx, back);

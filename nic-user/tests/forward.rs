@@ -474,6 +474,7 @@ fn packets_are_treated_as_the_kernel_would() {
     needs_root!();
     let Some(mut worlds) = differential::Worlds::new() else { return };
     differential::known(&mut worlds);
+    differential::learnt(&mut worlds);
     differential::compare(&mut worlds);
     let differential::Worlds { situations, changes, repeated, .. } = worlds;
     println!(

@@ -121,7 +121,9 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let unread = unread(args, &journals)?;
     let (detached, failure) = detach(subjects, args, &journals)?;
     let failure = failure.or(unread);
-    report(args, detached, out)?;
+    if args.json || !detached.is_empty() || failure.is_none() {
+        report(args, detached, out)?;
+    }
     failure.map_or(Ok(()), |error| Err(error.into()))
 }
 

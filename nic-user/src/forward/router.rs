@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    ops::RangeInclusive,
     time::{Duration, Instant},
 };
 
@@ -204,13 +205,17 @@ impl Header {
 
     /// With it comes the hop limit, and whether every router passes over what follows.
     fn of_ipv6(network: &[u8]) -> Option<(Self, u8, bool)> {
+        // What is said to neighbours may be for one that this host stands in for (`proxy_ndp`).
+        const TO_NEIGHBOURS: RangeInclusive<u8> = 133..=137;
         let fixed = network.first_chunk::<IPV6_LEN>()?;
         let address = |at: usize| {
             let octets: [u8; 16] = fixed.get(at..at + 16)?.try_into().ok()?;
             Some(Ipv6Addr::from(octets).into())
         };
         let payload_len = usize::from(u16::from_be_bytes([fixed[4], fixed[5]]));
-        let is_plain = fixed[6] != protocol::HOP_BY_HOP && payload_len > 0;
+        let is_to_neighbours = fixed[6] == protocol::ICMPV6
+            && network.get(IPV6_LEN).is_none_or(|kind| TO_NEIGHBOURS.contains(kind));
+        let is_plain = fixed[6] != protocol::HOP_BY_HOP && payload_len > 0 && !is_to_neighbours;
         let tos = (fixed[0] << 4 | fixed[1] >> 4) & NOT_ECN;
         let len = IPV6_LEN + payload_len;
         let header = Self { from: address(8)?, to: address(24)?, tos, len };

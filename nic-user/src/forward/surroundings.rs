@@ -42,7 +42,8 @@ struct Asked {
 pub struct Now {
     /// The interfaces.
     pub ends: [End; 2],
-    /// Whether this host routes IPv4 and IPv6, by addresses, type of service and interface alone.
+    /// Whether this host routes what arrives at them, of IPv4 and of IPv6, by addresses, type of
+    /// service and interface alone.
     pub routes: [bool; 2],
     /// Whether one of several ways is chosen by addresses alone, of IPv4 and of IPv6
     /// (`fib_multipath_hash_policy`).
@@ -59,6 +60,8 @@ pub struct End {
     pub mac: [u8; 6],
     /// Longest packet that it sends, from the IP header on, in bytes.
     pub mtu: u32,
+    /// Whether what arrives is its own: not that of a bridge, a bond or a VRF.
+    is_on_its_own: bool,
     /// Whether it takes what XDP redirects to it, as far as the kernel tells.
     pub takes_redirects: bool,
 }
@@ -106,11 +109,15 @@ impl Asked {
             .rules_look_deeper()
             .map_err(|error| error.while_doing("ask for rules of routing"))?;
         let [first, second] = ends.map(|(ifindex, name)| self.end(ifindex, name));
-        let forwards = [routes_ipv4() && !is_on("ipv4/ip_forward_use_pmtu"), routes_ipv6()];
+        let ends = [first?, second?];
+        let routes_ipv4 = routes_ipv4() && !is_on("ipv4/ip_forward_use_pmtu");
+        let routes_ipv6 = routes_ipv6() && ends.iter().all(|end| has_ipv6(&end.name));
+        let is_plain = ends.iter().all(|end| end.is_on_its_own);
+        let forwards = [routes_ipv4, routes_ipv6];
         let policies = ["ipv4", "ipv6"].map(|it| format!("{it}/fib_multipath_hash_policy"));
         Ok(Now {
-            ends: [first?, second?],
-            routes: [0, 1].map(|family| forwards[family] && !deeper[family]),
+            ends,
+            routes: [0, 1].map(|family| is_plain && forwards[family] && !deeper[family]),
             chooses_by_address: policies.map(|policy| !is_on(&policy)),
         })
     }
@@ -129,6 +136,7 @@ impl Asked {
             ifindex,
             mac: ethernet_address(&link)?,
             mtu: link.mtu,
+            is_on_its_own: link.master.is_none(),
             takes_redirects: features.is_none_or(XdpFeatures::takes_redirects),
             name: link.name,
         })
@@ -161,6 +169,13 @@ pub fn routes_ipv4() -> bool {
 /// Whether this host routes IPv6 (`net.ipv6.conf.all.forwarding`).
 pub fn routes_ipv6() -> bool {
     is_on("ipv6/conf/all/forwarding")
+}
+
+/// Whether an interface has IPv6 (`net.ipv6.conf.NAME.disable_ipv6`): it has not if its MTU is too
+/// small.
+fn has_ipv6(name: &str) -> bool {
+    let disabled = fs::read_to_string(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"));
+    disabled.is_ok_and(|value| value.trim() == "0")
 }
 
 /// Whether a sysctl of the network is not 0. Where it cannot be read, as without IPv6, it is.

@@ -133,10 +133,19 @@ impl Routes {
     /// through a tunnel, by one way of several, or by a route with a locked MTU.
     pub fn onward(&mut self, packet: &Arrived) -> Result<Option<Onward>> {
         const FIB_MATCH: u32 = 0x2000;
+        // The route tells of all its ways; what is cached, of what was learnt of the way since
+        // (RFC 8201).
+        match self.ask(packet, FIB_MATCH)? {
+            Some(_) => self.ask(packet, 0),
+            None => Ok(None),
+        }
+    }
+
+    fn ask(&mut self, packet: &Arrived, flags: u32) -> Result<Option<Onward>> {
         let (family, from) = family_and_bytes(packet.from);
         let (_, to) = family_and_bytes(packet.to);
         let bits = to.len() as u8 * 8;
-        let [f0, f1, f2, f3] = FIB_MATCH.to_ne_bytes();
+        let [f0, f1, f2, f3] = flags.to_ne_bytes();
         let header: [u8; RTMSG_LEN] = [family, bits, bits, packet.tos, 0, 0, 0, 0, f0, f1, f2, f3];
         let request = Request::with_header(&header)
             .bytes(RTA_DST, &to)

@@ -121,6 +121,24 @@ const FIXED: &[Fixed] = &[
     ),
     (&["sysctl ipv4/ip_forward_use_pmtu=1"], &["sysctl ipv4/ip_forward_use_pmtu=0"]),
     (&["link set nic-b promisc on"], &["link set nic-b promisc off"]),
+    (
+        &["link add nic-vrf type vrf table 67", "link set nic-b master nic-vrf"],
+        &["link del nic-vrf"],
+    ),
+    (
+        &["sysctl ipv6/conf/nic-b/disable_ipv6=1"],
+        &[
+            "sysctl ipv6/conf/nic-b/disable_ipv6=0",
+            "-6 address add fd01::1/64 dev nic-b nodad",
+            "-6 address add fe80::1:1/64 dev nic-b nodad",
+            "-6 neighbour add fd01::2 lladdr 02:00:00:00:01:02 dev nic-b nud permanent",
+            "-6 neighbour add fd01::50 lladdr 02:00:00:00:01:02 dev nic-b nud permanent",
+            "-6 neighbour add fd01::66 lladdr 02:00:00:00:01:02 dev nic-b nud permanent",
+            "-6 neighbour add fe80::1234 lladdr 02:00:00:00:01:02 dev nic-b nud permanent",
+            "-6 route add fd54::/64 via fd01::2",
+            "-6 route add default via fd01::50 table 68",
+        ],
+    ),
 ];
 
 /// Any change: of an interface or a sysctl, or a rule or a route that is made up.

@@ -136,6 +136,19 @@ pub fn known(worlds: &mut Worlds) {
     assert!(wrong.is_empty(), "by the kernel, rings, in the kernel: {wrong:#?}");
 }
 
+/// What the router has learnt of the way to a host counts for packets of others, too.
+pub fn learnt(worlds: &mut Worlds) {
+    let far = "fd02::3";
+    let frame = packets::too_big([world::ROUTER, world::NEAR], far.parse().unwrap());
+    assert!(worlds.all.iter().all(|world| world.send_frame(&frame)));
+    let packet = Packet { payload: 1400, ..Packet::between("fd01::2", far) };
+    let changed = Instant::now();
+    let differing = worlds.differing_since(changed, std::slice::from_ref(&packet));
+    let [kernel, ..] = worlds.outcomes(&[&packet]);
+    assert_eq!(fate(&kernel), (false, false, Some((2, 0))));
+    assert!(differing.is_empty(), "{differing:?}");
+}
+
 /// What became of the only packet.
 fn fate(outcomes: &Outcomes) -> Fate {
     let all: Vec<_> = outcomes.values().flatten().collect();

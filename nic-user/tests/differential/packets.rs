@@ -229,6 +229,25 @@ impl Packet {
     }
 }
 
+/// A frame in which the router is told that its packets to `to` are longer than 1300 bytes, where
+/// that is the most.
+pub fn too_big([to_mac, from_mac]: [[u8; 6]; 2], to: Ipv6Addr) -> Vec<u8> {
+    let [near, router] = ["fd01::2", "fd01::1"].map(|it| it.parse::<Ipv6Addr>().unwrap());
+    let header = |len: u16, from: Ipv6Addr, to: Ipv6Addr| {
+        let [l0, l1] = len.to_be_bytes();
+        [&[0x60, 0, 0, 0, l0, l1, ICMPV6, 64][..], &from.octets(), &to.octets()].concat()
+    };
+    let quoted = [header(1400, router, to), vec![128, 0, 0, 0, 0, 1, 0, 1]].concat();
+    let mut message = [&[2, 0, 0, 0][..], &1300_u32.to_be_bytes(), &quoted].concat();
+    let len = message.len() as u16;
+    let pseudo =
+        [&near.octets()[..], &router.octets(), &u32::from(len).to_be_bytes(), &[0, 0, 0, ICMPV6]];
+    let checksum = Sum::of(&[&pseudo.concat()[..], &message].concat()).checksum();
+    message[2..4].copy_from_slice(&checksum);
+    let ethernet = [&to_mac[..], &from_mac, &[0x86, 0xdd]].concat();
+    [ethernet, header(len, near, router), message].concat()
+}
+
 /// The number in what arrived, wherever in it.
 pub fn number(bytes: &[u8]) -> Option<u32> {
     let at = bytes.windows(MAGIC.len()).position(|window| window == MAGIC)? + MAGIC.len();
