@@ -95,14 +95,16 @@ impl Routing {
     }
 
     /// Which packets the programs may route that arrive at either interface: none if the other one
-    /// takes none of them. Their lookup knows nothing of the MTU of a route, and chooses one of
-    /// several ways by addresses.
+    /// takes none of them. Their lookup knows nothing of the MTU of a route, chooses one of several
+    /// ways by addresses, and IPv6's passes over no route (`fib6_rule_suppress`, net/ipv6/fib6_rules.c,
+    /// has nothing to look at).
     fn gates(&self, modes: [XdpMode; 2]) -> [Gate; 2] {
         let now = self.around.now();
         let longest = [0, 1].map(|family| {
             let Special { mtu, has_several_ways } = self.specials[family];
             let chooses = !has_several_ways || now.chooses_by_address[family];
-            if now.routes[family] && chooses { mtu.unwrap_or(u32::MAX) } else { 0 }
+            let passes_over = family == 1 && now.suppresses[family];
+            if now.routes[family] && chooses && !passes_over { mtu.unwrap_or(u32::MAX) } else { 0 }
         });
         [0, 1].map(|from| {
             let takes = now.ends[1 - from].takes_redirects || modes[from] == XdpMode::Generic;

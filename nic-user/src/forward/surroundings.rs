@@ -45,6 +45,8 @@ pub struct Now {
     /// Whether this host routes what arrives at them, of IPv4 and of IPv6, by addresses, type of
     /// service and interface alone.
     pub routes: [bool; 2],
+    /// Whether rules of IPv4 and of IPv6 pass over some routes.
+    pub suppresses: [bool; 2],
     /// Whether one of several ways is chosen by addresses alone, of IPv4 and of IPv6
     /// (`fib_multipath_hash_policy`).
     pub chooses_by_address: [bool; 2],
@@ -104,10 +106,8 @@ impl Surroundings {
 impl Asked {
     /// The interfaces of these indices, once of these names, and the host.
     fn now(&mut self, ends: [(u32, &str); 2]) -> Result<Now> {
-        let deeper = self
-            .routes
-            .rules_look_deeper()
-            .map_err(|error| error.while_doing("ask for rules of routing"))?;
+        let rules =
+            self.routes.rules().map_err(|error| error.while_doing("ask for rules of routing"))?;
         let [first, second] = ends.map(|(ifindex, name)| self.end(ifindex, name));
         let ends = [first?, second?];
         let routes_ipv4 = routes_ipv4() && !is_on("ipv4/ip_forward_use_pmtu");
@@ -117,7 +117,8 @@ impl Asked {
         let policies = ["ipv4", "ipv6"].map(|it| format!("{it}/fib_multipath_hash_policy"));
         Ok(Now {
             ends,
-            routes: [0, 1].map(|family| is_plain && forwards[family] && !deeper[family]),
+            routes: [0, 1].map(|family| is_plain && forwards[family] && !rules[family].look_deeper),
+            suppresses: rules.map(|kinds| kinds.suppress),
             chooses_by_address: policies.map(|policy| !is_on(&policy)),
         })
     }

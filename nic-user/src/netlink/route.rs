@@ -24,6 +24,7 @@ const RTA_MULTIPATH: u16 = 9;
 const RTA_VIA: u16 = 18;
 const RTA_ENCAP_TYPE: u16 = 21;
 const RTA_ENCAP: u16 = 22;
+const RTA_UID: u16 = 25;
 const NDA_DST: u16 = 1;
 const NDA_LLADDR: u16 = 2;
 const IFA_ADDRESS: u16 = 1;
@@ -72,6 +73,34 @@ pub struct Special {
     pub mtu: Option<u32>,
     /// Whether any leads over one of several ways.
     pub has_several_ways: bool,
+}
+
+/// What kinds of rules there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RuleKinds {
+    /// Some look at more of a packet than [`Arrived`] has: protocol, ports, IPv6's flow label.
+    pub look_deeper: bool,
+    /// Some pass over routes that their table has (`suppress_prefixlength`, `suppress_ifgroup`).
+    pub suppress: bool,
+}
+
+impl RuleKinds {
+    fn note(&mut self, message: &[u8]) -> Result<()> {
+        // Protocol, ports; flow label, and masks of it and of ports (linux/fib_rules.h).
+        const DEEPER: [u16; 7] = [22, 23, 24, 26, 27, 28, 29];
+        const FRA_SUPPRESS_IFGROUP: u16 = 13;
+        const FRA_SUPPRESS_PREFIXLEN: u16 = 14;
+        let (_, attributes) = split::<RTMSG_LEN>(message, "rule")?;
+        for attribute in Attributes::new(attributes) {
+            let attribute = attribute?;
+            self.look_deeper |= DEEPER.contains(&attribute.kind);
+            self.suppress |= match attribute.kind {
+                FRA_SUPPRESS_IFGROUP | FRA_SUPPRESS_PREFIXLEN => attribute.u32()? != u32::MAX,
+                _ => false,
+            };
+        }
+        Ok(())
+    }
 }
 
 impl Special {
@@ -150,7 +179,9 @@ impl Routes {
         let request = Request::with_header(&header)
             .bytes(RTA_DST, &to)
             .bytes(RTA_SRC, &from)
-            .u32(RTA_IIF, packet.ifindex);
+            .u32(RTA_IIF, packet.ifindex)
+            // Whose what arrives is taken for by rules.
+            .u32(RTA_UID, 0);
         match self.socket.request(libc::RTM_GETROUTE, 0, request.as_bytes()) {
             Ok(reply) => reply.messages.first().map_or(Ok(None), |it| decode_onward(it, packet.to)),
             Err(error) if is_unreachable(&error) => Ok(None),
@@ -158,27 +189,20 @@ impl Routes {
         }
     }
 
-    /// Whether any rule of routing, of IPv4 and of IPv6, looks at more of a packet than [`Arrived`]
-    /// has: protocol, ports, IPv6's flow label.
-    pub fn rules_look_deeper(&mut self) -> Result<[bool; 2]> {
-        let [ipv4, ipv6] = FAMILIES.map(|family| self.rules_of_family_look_deeper(family));
+    /// What the rules of routing, of IPv4 and of IPv6, are like.
+    pub fn rules(&mut self) -> Result<[RuleKinds; 2]> {
+        let [ipv4, ipv6] = FAMILIES.map(|family| self.rules_of(family));
         Ok([ipv4?, ipv6?])
     }
 
-    fn rules_of_family_look_deeper(&mut self, family: u8) -> Result<bool> {
-        // Protocol, ports; flow label, and masks of it and of ports (linux/fib_rules.h).
-        const DEEPER: [u16; 7] = [22, 23, 24, 26, 27, 28, 29];
+    fn rules_of(&mut self, family: u8) -> Result<RuleKinds> {
         let mut header = [0; RTMSG_LEN];
         header[0] = family;
+        let mut kinds = RuleKinds::default();
         for message in &self.socket.dump(libc::RTM_GETRULE, &header)?.messages {
-            let (_, attributes) = split::<RTMSG_LEN>(message, "rule")?;
-            for attribute in Attributes::new(attributes) {
-                if DEEPER.contains(&attribute?.kind) {
-                    return Ok(true);
-                }
-            }
+            kinds.note(message)?;
         }
-        Ok(false)
+        Ok(kinds)
     }
 
     /// What any route of IPv4 and of IPv6 says beside where it leads.
@@ -615,6 +639,20 @@ mod tests {
     }
 
     #[test]
+    fn rules_tell_what_they_look_at() {
+        let kinds = |request: Request| {
+            let mut kinds = RuleKinds::default();
+            kinds.note(request.as_bytes()).unwrap();
+            [kinds.look_deeper, kinds.suppress]
+        };
+        let rule = || Request::with_header(&[0; RTMSG_LEN]).u32(14, u32::MAX);
+        assert_eq!(kinds(rule()), [false, false]);
+        assert_eq!(kinds(rule().bytes(22, &[17])), [true, false]);
+        assert_eq!(kinds(rule().u32(14, 0)), [false, true]);
+        assert_eq!(kinds(rule().u32(13, 7)), [false, true]);
+    }
+
+    #[test]
     fn changes_tell_what_is_to_be_asked_again() {
         let noted = |kind: u16, body: &[u8]| {
             let mut message = [0; 16].to_vec();
@@ -668,6 +706,7 @@ mod tests {
             let _ = decode_onward(&message, FAR);
             let _ = stale_neighbour(&message);
             let _ = special(&message);
+            let _ = RuleKinds::default().note(&message);
             Changed::default().note(&message);
             let _ = decode_neighbour(&message);
             let _ = decode_addresses(&message);

@@ -4,7 +4,8 @@ use proptest::{prelude::*, sample::select};
 
 use super::packets::{DESTINATIONS, SOURCES};
 
-/// What is done, and what takes it back: lines of `ip`, or `sysctl NAME=VALUE`.
+/// What is done, and what takes it back: lines of `ip`, `sysctl NAME=VALUE`, or `restore`, which adds
+/// again what went with an interface that was down.
 #[derive(Clone, Debug)]
 pub struct Change {
     pub done: Vec<String>,
@@ -120,24 +121,19 @@ const FIXED: &[Fixed] = &[
         &["sysctl ipv4/fib_multipath_hash_policy=0", "sysctl ipv6/fib_multipath_hash_policy=0"],
     ),
     (&["sysctl ipv4/ip_forward_use_pmtu=1"], &["sysctl ipv4/ip_forward_use_pmtu=0"]),
+    (
+        &["-6 rule add pref 9 lookup main suppress_prefixlength 0"],
+        &["-6 rule del pref 9 lookup main suppress_prefixlength 0"],
+    ),
+    (&["-6 rule add uidrange 0-0 prohibit"], &["-6 rule del uidrange 0-0 prohibit"]),
     (&["link set nic-b promisc on"], &["link set nic-b promisc off"]),
     (
         &["link add nic-vrf type vrf table 67", "link set nic-b master nic-vrf"],
-        &["link del nic-vrf"],
+        &["link del nic-vrf", "restore"],
     ),
     (
         &["sysctl ipv6/conf/nic-b/disable_ipv6=1"],
-        &[
-            "sysctl ipv6/conf/nic-b/disable_ipv6=0",
-            "-6 address add fd01::1/64 dev nic-b nodad",
-            "-6 address add fe80::1:1/64 dev nic-b nodad",
-            "-6 neighbour add fd01::2 lladdr 02:00:00:00:01:02 dev nic-b nud permanent",
-            "-6 neighbour add fd01::50 lladdr 02:00:00:00:01:02 dev nic-b nud permanent",
-            "-6 neighbour add fd01::66 lladdr 02:00:00:00:01:02 dev nic-b nud permanent",
-            "-6 neighbour add fe80::1234 lladdr 02:00:00:00:01:02 dev nic-b nud permanent",
-            "-6 route add fd54::/64 via fd01::2",
-            "-6 route add default via fd01::50 table 68",
-        ],
+        &["sysctl ipv6/conf/nic-b/disable_ipv6=0", "restore"],
     ),
 ];
 

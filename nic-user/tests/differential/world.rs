@@ -39,9 +39,6 @@ const SYSCTLS: [&str; 13] = [
 ];
 
 const ADDRESSES: &str = "\
-address flush dev nic-b
-link set nic-b address 02:00:00:00:01:01
-link set nic-c address 02:00:00:00:02:01
 address add 10.1.0.1/24 broadcast + dev nic-b
 address add 10.3.0.1/24 dev nic-b
 -6 address add fd01::1/64 dev nic-b nodad
@@ -152,8 +149,7 @@ impl World {
         Some(Self { three, way, near, far, host, seen, mac: ROUTER, _forwarding: forwarding })
     }
 
-    /// Changes what the router is, by lines of `ip`, or `sysctl NAME=VALUE`; which of them the kernel
-    /// took.
+    /// Changes what the router is; which of these the kernel took.
     pub fn change(&mut self, commands: &[String]) -> Vec<bool> {
         commands.iter().map(|command| self.change_one(command)).collect()
     }
@@ -164,11 +160,15 @@ impl World {
             sysctl(middle, setting);
             return true;
         }
+        if command == "restore" {
+            let lines = [ADDRESSES, &all_neighbours(), ROUTES].concat();
+            return batch(middle, &lines, Stop::Never);
+        }
         let done = run_line(middle, command);
         if command.starts_with("link set nic-b address") {
             self.mac = if self.mac == ROUTER { CHANGED } else { ROUTER };
             // The kernel forgets them, permanent or not (`neigh_changeaddr`).
-            batch(middle, &neighbours(&NEAR_HOSTS, "nic-b", NEAR));
+            batch(middle, &neighbours(&NEAR_HOSTS, "nic-b", NEAR), Stop::AtOnce);
         }
         done
     }
@@ -290,18 +290,32 @@ fn icmp(ip: &[u8]) -> &[u8] {
 fn set_up(three: &Three) -> bool {
     let (left, middle, right) = (three.left(), three.middle(), three.right());
     let hosts = "address flush dev";
-    if !batch(left, &format!("{hosts} nic-a\nlink set nic-a address 02:00:00:00:01:02\n")) {
+    if !batch(
+        left,
+        &format!("{hosts} nic-a\nlink set nic-a address 02:00:00:00:01:02\n"),
+        Stop::AtOnce,
+    ) {
         return false;
     }
-    batch(right, &format!("{hosts} nic-b\nlink set nic-b address 02:00:00:00:02:02\n"));
+    batch(
+        right,
+        &format!("{hosts} nic-b\nlink set nic-b address 02:00:00:00:02:02\n"),
+        Stop::AtOnce,
+    );
     SYSCTLS.iter().for_each(|setting| sysctl(middle, setting));
-    let mut set_up = ADDRESSES.to_owned();
-    set_up += &neighbours(&NEAR_HOSTS, "nic-b", NEAR);
-    set_up += &neighbours(&FAR_HOSTS, "nic-c", FAR);
-    batch(middle, &(set_up + ROUTES));
+    let links = "\
+        address flush dev nic-b\n\
+        link set nic-b address 02:00:00:00:01:01\n\
+        link set nic-c address 02:00:00:00:02:01\n";
+    let set_up = [links, ADDRESSES, &all_neighbours(), ROUTES].concat();
+    batch(middle, &set_up, Stop::AtOnce);
     // Packets are to come out as they went in.
     ethtool::set(middle, "rx-gro", false);
     true
+}
+
+fn all_neighbours() -> String {
+    neighbours(&NEAR_HOSTS, "nic-b", NEAR) + &neighbours(&FAR_HOSTS, "nic-c", FAR)
 }
 
 /// Lines of `ip` by which they are known.
@@ -328,28 +342,37 @@ fn run_line(host: &Host, line: &str) -> bool {
     output.status.success()
 }
 
-/// Runs lines of `ip`, those that begin with `-6` last; false if there is none.
-fn batch(host: &Host, lines: &str) -> bool {
-    let of_ipv6 = lines.lines().filter_map(|line| line.strip_prefix("-6 ")).collect::<Vec<_>>();
-    let others = lines.lines().filter(|line| !line.starts_with("-6 ")).collect::<Vec<_>>();
-    run_lines(host, &[], &others) && run_lines(host, &["-6"], &of_ipv6)
+/// Whether a line that the kernel refuses is the last one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stop {
+    /// It is, and must not be.
+    AtOnce,
+    Never,
 }
 
-fn run_lines(host: &Host, family: &[&str], lines: &[&str]) -> bool {
+/// Runs lines of `ip`, those that begin with `-6` last; false if there is none.
+fn batch(host: &Host, lines: &str, stop: Stop) -> bool {
+    let of_ipv6 = lines.lines().filter_map(|line| line.strip_prefix("-6 ")).collect::<Vec<_>>();
+    let others = lines.lines().filter(|line| !line.starts_with("-6 ")).collect::<Vec<_>>();
+    run_lines(host, &[], &others, stop) && run_lines(host, &["-6"], &of_ipv6, stop)
+}
+
+fn run_lines(host: &Host, family: &[&str], lines: &[&str], stop: Stop) -> bool {
     if lines.is_empty() {
         return true;
     }
-    let child = Command::new("ip")
-        .args(family)
-        .args(["-n", host.netns_name(), "-batch", "-"])
-        .stdin(Stdio::piped())
-        .spawn();
-    let Ok(mut child) = child else {
+    let mut command = Command::new("ip");
+    command.args(family).args(["-n", host.netns_name(), "-batch", "-"]).stdin(Stdio::piped());
+    if stop == Stop::Never {
+        command.arg("-force").stderr(Stdio::null());
+    }
+    let Ok(mut child) = command.spawn() else {
         crate::common::say_skipped("there is no ip (iproute2)");
         return false;
     };
     child.stdin.take().unwrap().write_all((lines.join("\n") + "\n").as_bytes()).unwrap();
-    assert!(child.wait().unwrap().success(), "{lines:?}");
+    let done = child.wait().unwrap().success();
+    assert!(done || stop == Stop::Never, "{lines:?}");
     true
 }
 
