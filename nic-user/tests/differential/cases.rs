@@ -93,7 +93,7 @@ fn destinations() -> Vec<Case> {
         ("IPv4, 1500 bytes, to 10.55.0.1 (MTU locked)", long("10.55.0.1"), answered(3, 4)),
         ("IPv4, 1500 bytes, to 10.61.0.1 (MTU of route)", long("10.61.0.1"), answered(3, 4)),
         ("IPv4 to 10.53.0.1 (unreachable)", v4("10.53.0.1"), NOTHING),
-        ("IPv4 to 10.54.0.1 (prohibited)", v4("10.54.0.1"), answered(3, 13)),
+        ("IPv4 to 10.54.0.1 (prohibited)", v4("10.54.0.1"), NOTHING),
         ("IPv4 to 240.0.0.1", v4("240.0.0.1"), SENT_ON),
         ("IPv4 to 127.0.0.1", v4("127.0.0.1"), NOTHING),
         ("IPv4 multicast", to_station(Station::Multicast, v4("224.0.0.251")), NOTHING),

@@ -236,15 +236,16 @@ fn arrived(outcomes: &mut Outcomes, place: Place, mut frame: Vec<u8>) {
     }
 }
 
-/// False if the frame says only what depends on the time: that a neighbour does not answer, or that
-/// there is a shorter way.
+/// False if the frame says only what depends on the time: that a neighbour does not answer, that
+/// there is a shorter way, or, not more often than each second, no way at all (`ip_error`,
+/// net/ipv4/route.c).
 fn leave_out_what_differs(frame: &mut [u8]) -> bool {
     let ethertype = u16::from_be_bytes([frame[12], frame[13]]);
     let answer = answer(frame);
     let ip = &mut frame[14..];
     let is_echo = ethertype == 0x0800 && ip[9] == 1 && icmp(ip)[0] == 0;
     match (ethertype, answer) {
-        (_, Some((3, 1) | (5, _))) if ethertype == 0x0800 => return false,
+        (_, Some((3, 0 | 1 | 13) | (5, _))) if ethertype == 0x0800 => return false,
         (_, Some((1, 3) | (137, _))) if ethertype == 0x86dd => return false,
         (0x0800, _) if is_echo || answer.is_some() => {
             // Answers are numbered as they come.
