@@ -144,6 +144,14 @@ pub struct ForwardCounters {
     pub bytes: u64,
     /// Frames handed to the other interface; the rest went to the stack.
     pub forwarded: u64,
+    /// Of the frames that were looked at for it, those of stations that were last seen at the other
+    /// interface.
+    pub moved: u64,
+    /// Of the frames that were handed over, those that the driver did not take.
+    pub not_taken: u64,
+    /// Of the frames that were looked at for it, those whose checksum their sender left to its
+    /// device.
+    pub unfinished: u64,
 }
 
 /// Counters that add up over CPUs and queues.
@@ -173,7 +181,7 @@ layout!(IngressCounters: packets, bytes, linear_bytes, linear_payload_bytes, gro
     largest, pulled, pull_failed);
 layout!(TxCounters: packets, bytes, header_bytes, gso_tcp_packets, gso_tcp_segments, gso_udp_packets,
     gso_udp_segments, over_64k);
-layout!(ForwardCounters: packets, bytes, forwarded);
+layout!(ForwardCounters: packets, bytes, forwarded, moved, not_taken, unfinished);
 
 impl Counters for RxCounters {
     const ZERO: Self = Self {
@@ -266,10 +274,11 @@ impl Counters for TxCounters {
 }
 
 impl Counters for ForwardCounters {
-    const ZERO: Self = Self { packets: 0, bytes: 0, forwarded: 0 };
+    const ZERO: Self =
+        Self { packets: 0, bytes: 0, forwarded: 0, moved: 0, not_taken: 0, unfinished: 0 };
 
     fn add(&mut self, other: &Self) {
-        add_fields!(self, other: packets, bytes, forwarded);
+        add_fields!(self, other: packets, bytes, forwarded, moved, not_taken, unfinished);
     }
 }
 

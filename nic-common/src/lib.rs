@@ -4,6 +4,7 @@
 #![no_std]
 
 pub mod counters;
+pub mod forward;
 pub mod frame;
 pub mod headers;
 pub mod layout;

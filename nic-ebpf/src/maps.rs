@@ -2,11 +2,12 @@
 
 use aya_ebpf::{
     Global,
-    btf_maps::{Array, DevMapHash, PerCpuArray, XskMap},
+    btf_maps::{Array, DevMapHash, LruHashMap, PerCpuArray, XskMap},
     macros::btf_map,
 };
 use nic_common::{
     counters::{ForwardCounters, IngressCounters, RxCounters, TxCounters},
+    forward::Gate,
     policy::CopyPolicy,
     record::AttachRecord,
     steer::Rules,
@@ -45,6 +46,14 @@ pub static NIC_PORTS: DevMapHash<2> = DevMapHash::new();
 #[btf_map]
 pub static NIC_FORWARD: PerCpuArray<ForwardCounters, 2> = PerCpuArray::new();
 
+/// Forwarding: which packets of either interface may be routed; none until userspace has written it.
+#[btf_map]
+pub static NIC_GATES: Array<Gate, 2> = Array::new();
+
+/// Forwarding of whole frames: the interface at which a station was last seen.
+#[btf_map]
+pub static NIC_STATIONS: LruHashMap<u64, u32, 256> = LruHashMap::new();
+
 /// The [`CopyPolicy`] as a word, with [`nic_common::policy::STEERING`], alone in its map; userspace changes it while
 /// the programs run.
 #[unsafe(no_mangle)]
@@ -71,6 +80,14 @@ pub static TX_QUEUES: Global<u32> = Global::new(1);
 /// Forwarding: index of the first interface. Constant from load on.
 #[unsafe(no_mangle)]
 pub static FORWARD_FIRST: Global<u32> = Global::new(0);
+
+/// Forwarding: index of the second interface. Constant from load on.
+#[unsafe(no_mangle)]
+pub static FORWARD_SECOND: Global<u32> = Global::new(0);
+
+/// Where the kernel's `struct net_device` has the index, in bytes. Constant from load on.
+#[unsafe(no_mangle)]
+pub static IFINDEX_AT: Global<u32> = Global::new(0);
 
 /// The policy in force and whether any queue has rules of steering.
 #[inline(always)]

@@ -2,6 +2,7 @@
 
 mod attached;
 mod common;
+mod differential;
 mod ethtool;
 
 use std::{
@@ -14,10 +15,14 @@ use std::{
 };
 
 use attached::{nicctl, number, poll};
-use nic_user::lab::{
-    Host, Lab, Shape,
-    frames::Ends,
-    traffic::{self, IpVersion, IpVersion::V4, IpVersion::V6},
+use nic_user::{
+    lab::{
+        Host, Lab, Shape,
+        frames::Ends,
+        traffic::{self, IpVersion, IpVersion::V4},
+    },
+    nic::{InterfaceName, Nic},
+    offload::Slot,
 };
 use nix::{
     sys::{
@@ -42,7 +47,11 @@ struct Three {
 
 impl Three {
     fn new() -> Self {
-        let shape = Shape { queues: 2, mtu: 1500 };
+        Self::with_queues(2)
+    }
+
+    fn with_queues(queues: u32) -> Self {
+        let shape = Shape { queues, mtu: 1500 };
         let (first, second) = (Lab::new(shape).unwrap(), Lab::new(shape).unwrap());
         let three = Self { first, second };
         let (from, to) = (three.second.a(), three.middle().netns().as_fd());
@@ -76,6 +85,8 @@ impl Three {
     /// Makes the host in the middle a router, and the others use it; false if there is no `ip`.
     fn route(&self) -> bool {
         let routes = [(self.left(), "nic-a", 1, 2), (self.right(), "nic-b", 2, 1)];
+        let on = |file: &str| fs::write(format!("/proc/sys/net/{file}"), "1").unwrap();
+        self.middle().run(|| ["ipv4/ip_forward", "ipv6/conf/all/forwarding"].map(on)).unwrap();
         let mut done = ip(self.middle(), "addr flush dev nic-b");
         for (host, interface, number, far) in routes {
             let near = if number == 1 { "nic-b" } else { "nic-c" };
@@ -133,6 +144,7 @@ impl Forwarding {
             .args(["forward", "nic-b", "nic-c", "--json", "--netns", host.netns_name()])
             .args(args)
             .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
             .spawn()
             .unwrap();
         let documents = BufReader::new(child.stdout.take().unwrap());
@@ -149,6 +161,15 @@ impl Forwarding {
 
     fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
+    }
+
+    /// Waits until it says something that contains `words`.
+    fn heard(&mut self, words: &str) {
+        let mut lines = BufReader::new(self.child.stderr.take().unwrap()).lines();
+        let mut said = String::new();
+        while !said.contains(words) {
+            said += &lines.next().unwrap_or_else(|| panic!("not {words}: {said}")).unwrap();
+        }
     }
 
     /// Ends it as Ctrl-C does; what it counted.
@@ -257,10 +278,7 @@ fn packets_are_routed_through_rings() {
         return;
     }
     let forwarding = Forwarding::start(three.middle(), &["--l3"]);
-    // Packets are dropped until the neighbours are known, and pings are not repeated.
-    for ip in IpVersion::ALL {
-        traffic::tcp(three.left(), three.right(), ip, 1, 1).unwrap();
-    }
+    // Without a neighbour it is the kernel that looks for it, and keeps the packet.
     assert!(ping(three.left(), three.right()));
     // What is for the router itself, its kernel answers.
     assert!(ip(three.left(), "route add 10.7.2.254/32 via 10.7.1.254"));
@@ -269,21 +287,8 @@ fn packets_are_routed_through_rings() {
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     sender.send_to(b"router", "10.7.2.254:9").unwrap();
     assert_eq!(socket.recv(&mut [0; 10]).unwrap(), 6);
-    send_what_goes_nowhere(&three);
-    let [from_left, _] = talk(&three, forwarding);
-    let dropped = &from_left["dropped"];
-    assert_eq!([&dropped["expired"], &dropped["no_route"]], [1, 1], "{from_left}");
+    talk(&three, forwarding);
     assert!(!three.is_attached());
-}
-
-/// A packet on its last hop, and one to a destination without a route.
-fn send_what_goes_nowhere(three: &Three) {
-    let ends = Ends::between(three.left(), three.right()).to_mac(three.middle().mac());
-    let mut expired = ends.ethernet(ends.ipv6(ends.udp(V6, b"expired")));
-    expired[21] = 1;
-    let mut nowhere = ends.ethernet(ends.ipv6(ends.udp(V6, b"nowhere")));
-    nowhere[38..42].copy_from_slice(&[0x20, 1, 0xd, 0xb9]);
-    traffic::send_frames(three.left(), &[expired, nowhere]).unwrap();
 }
 
 #[test]
@@ -293,11 +298,128 @@ fn packets_are_routed_in_the_kernel() {
     if !three.route() {
         return;
     }
-    let forward = |file: &str| fs::write(format!("/proc/sys/net/{file}"), "1").unwrap();
-    three.middle().run(|| ["ipv4/ip_forward", "ipv6/conf/all/forwarding"].map(forward)).unwrap();
     let forwarding = Forwarding::start(three.middle(), &["--l3", "--in-kernel"]);
     assert!(ping(three.left(), three.right()));
     talk(&three, forwarding);
+}
+
+#[test]
+fn checksums_that_were_left_to_the_device_are_filled_in_by_rings_and_by_the_kernel() {
+    needs_root!();
+    for args in [&[][..], &["--l3"], &["--l3", "--in-kernel"]] {
+        let in_kernel = args.contains(&"--in-kernel");
+        let three = Three::new();
+        if args.contains(&"--l3") && !three.route() {
+            return;
+        }
+        for host in [three.left(), three.right()] {
+            ethtool::set(host, "tx-checksum-ip-generic", true);
+        }
+        let forwarding = Forwarding::start(three.middle(), args);
+        for ip in IpVersion::ALL {
+            assert_eq!(traffic::tcp(three.left(), three.right(), ip, 4, BYTES).unwrap(), 4 * BYTES);
+        }
+        let [from_left, _] = forwarding.end();
+        assert_adds_up(&from_left);
+        let by = if in_kernel { "/passed" } else { "/forwarded" };
+        assert!(number(&from_left, by) > 500, "{args:?}: {from_left}");
+    }
+}
+
+#[test]
+fn checksums_that_are_missing_are_told_with_what_helps() {
+    needs_root!();
+    let three = Three::new();
+    ethtool::set(three.left(), "tx-checksum-ip-generic", true);
+    let mut forwarding = Forwarding::start(three.middle(), &["--in-kernel"]);
+    assert!(ping(three.left(), three.right()));
+    traffic::udp(three.left(), three.right(), V4, 1, 50, 100).unwrap();
+    let netns = three.middle().netns_name();
+    forwarding.heard(&format!("nicctl forward nic-b nic-c --netns {netns}"));
+}
+
+#[test]
+fn what_a_driver_does_not_take_is_not_forwarded() {
+    needs_root!();
+    let three = Three::new();
+    // A veth without NAPI takes no redirects.
+    ethtool::set(three.right(), "rx-gro", false);
+    let forwarding = Forwarding::start(three.middle(), &["--in-kernel"]);
+    let ends = Ends::between(three.left(), three.right());
+    let frames = vec![ends.ethernet(ends.ipv4(ends.udp(V4, b"lost"))); 300];
+    traffic::send_frames(three.left(), &frames).unwrap();
+    let [from_left, _] = forwarding.end();
+    assert_adds_up(&from_left);
+    assert_eq!(from_left["forwarded"], 0, "{from_left}");
+    assert!(number(&from_left, "/dropped/not_taken") >= 300, "{from_left}");
+    // It is said, and what is routed goes by the kernel.
+    let mut forwarding = Forwarding::start(three.middle(), &["--in-kernel"]);
+    traffic::send_frames(three.left(), &frames).unwrap();
+    forwarding.heard("nic-c does not take what XDP hands it");
+    drop(forwarding);
+    if three.route() {
+        let forwarding = Forwarding::start(three.middle(), &["--l3", "--in-kernel"]);
+        assert_eq!(traffic::tcp(three.left(), three.right(), V4, 1, BYTES).unwrap(), BYTES);
+        let [from_left, _] = forwarding.end();
+        assert_eq!([&from_left["forwarded"], &from_left["dropped"]["not_taken"]], [0, 0]);
+    }
+}
+
+#[test]
+fn whoever_would_take_the_packets_away_is_told_who_has_them() {
+    needs_root!();
+    let three = Three::new();
+    let forwarding = Forwarding::start(three.middle(), &[]);
+    let netns = three.middle().netns_name();
+    let holder = format!("process {} (nicctl) has rings at nic-b", forwarding.child.id());
+    let way_out = format!("kill -INT {}", forwarding.child.id());
+    for args in [
+        &["detach", "nic-b"][..],
+        &["detach", "nic-b", "--dry-run"],
+        &["forward", "nic-b", "nic-c"],
+        &["forward", "nic-c", "nic-b", "--l3"],
+        &["forward", "nic-b", "nic-c", "--in-kernel"],
+    ] {
+        let output = nicctl(&[args, &["--netns", netns]].concat());
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {error}");
+        let is_told = error.contains(&holder) || args[1] == "nic-c" && error.contains("at nic-c");
+        assert!(is_told && error.contains(&way_out), "{args:?}: {error}");
+    }
+    talk(&three, forwarding);
+    assert!(!three.is_attached());
+}
+
+#[test]
+fn a_forwarder_whose_programs_are_taken_away_says_so_and_ends() {
+    needs_root!();
+    let three = Three::new();
+    let mut forwarding = Forwarding::start(three.middle(), &[]);
+    let slot = three.middle().run(|| {
+        let nic = Nic::by_name(&InterfaceName::new("nic-c").unwrap()).unwrap();
+        Slot::of(&nic.link).unwrap()
+    });
+    fs::remove_dir_all(slot.unwrap().pin("")).unwrap();
+    forwarding.heard("the programs were detached from nic-c meanwhile");
+    assert_eq!(forwarding.child.wait().unwrap().code(), Some(1));
+}
+
+#[test]
+fn interfaces_without_ethernet_are_refused() {
+    needs_root!();
+    let three = Three::new();
+    if !ip(three.middle(), "tuntap add dev nic-tun mode tun") {
+        return;
+    }
+    assert!(ip(three.middle(), "link set nic-tun up"));
+    for args in [&[][..], &["--l3"], &["--in-kernel"], &["--l3", "--in-kernel"]] {
+        let netns = ["forward", "nic-b", "nic-tun", "--netns", three.middle().netns_name()];
+        let output = nicctl(&[&netns, args].concat());
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        assert!(error.contains("nic-tun: its frames have no Ethernet header"), "{error}");
+    }
+    assert!(!three.is_attached());
 }
 
 #[test]
@@ -345,4 +467,17 @@ fn what_makes_no_sense_is_refused_with_the_way_out() {
     assert!(error.contains("nic-b has an XDP program already"), "{error}");
     assert!(error.contains("nicctl detach nic-b"), "{error}");
     attached::run(three.middle(), "detach", &[]);
+}
+
+#[test]
+fn packets_are_treated_as_the_kernel_would() {
+    needs_root!();
+    let Some(mut worlds) = differential::Worlds::new() else { return };
+    differential::known(&mut worlds);
+    differential::learnt(&mut worlds);
+    differential::compare(&mut worlds);
+    let differential::Worlds { situations, changes, repeated, .. } = worlds;
+    println!(
+        "{situations} packets, {changes} changes: all as by the kernel, {repeated} sent again"
+    );
 }

@@ -16,7 +16,7 @@ use crate::{
     },
     error::{Error, Result},
     offload::BpfWalker,
-    report::{WIDTH, json, style::Style},
+    report::{WIDTH, json, style::Style, terminal::say},
 };
 
 /// Show what nicctl sees in frames: layers, header length, verdict
@@ -112,11 +112,11 @@ impl Reader {
     fn report(self, any: bool) -> anyhow::Result<()> {
         let Self { not_by_bpf, unknown, .. } = self;
         if not_by_bpf > 0 {
-            eprintln!(
-                "nicctl: {not_by_bpf} frames that the kernel cannot run the program over (longer \
+            say(format_args!(
+                "{not_by_bpf} frames that the kernel cannot run the program over (longer \
                  than its test runs take, captured in part, or not Ethernet) were walked by \
                  nicctl's own code"
-            );
+            ));
         }
         let unknown: Vec<_> = unknown
             .into_iter()
@@ -130,7 +130,7 @@ impl Reader {
         if !any {
             return Err(Error::failed(message).with_fix(CAPTURE_ETHERNET).into());
         }
-        eprintln!("nicctl: {message}");
+        say(message);
         Ok(())
     }
 }

@@ -13,8 +13,9 @@ use crate::{
         text,
     },
     error::{Error, Kind, Result},
+    offload,
     report::{
-        json::{self, Version},
+        json::{self, Failure, Version},
         style::Style,
     },
     transaction::{self, Detached, Scope, SettingsLeft, Subject, Wanted, subject},
@@ -25,9 +26,10 @@ use crate::{
 /// Removes programs, links, maps and pins that attach made; counters are gone with them. Then gives
 /// back the settings that attach changed, with its profile or because XDP needs it. What `nicctl
 /// apply` and `set` changed stays; `nicctl restore` gives it back. A setting that somebody else has
-/// changed since is left alone, and named. It does not matter where one of these was interrupted.
-/// Changes that wait to be confirmed are taken back first. That there was nothing to undo is a
-/// success.
+/// changed since is left alone, and named. Changes that wait to be confirmed are taken back first.
+/// Where a process takes packets from rings, as `nicctl forward` does, that is refused, and the
+/// process named. It does not matter where one of these was interrupted. That there was nothing to
+/// undo is a success.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -84,6 +86,8 @@ pub(super) struct Document {
     dry_run: bool,
     /// One entry an interface.
     interfaces: Vec<Entry>,
+    /// Interfaces that nothing could be detached from, and why.
+    failures: Vec<Failure>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -120,10 +124,13 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         named(&args.interfaces, &journals)?
     };
     let unread = unread(args, &journals)?;
-    let (detached, failure) = detach(subjects, args, &journals)?;
-    let failure = failure.or(unread);
-    report(args, detached, out)?;
-    failure.map_or(Ok(()), |error| Err(error.into()))
+    let (detached, failures) = detach(subjects, args, &journals)?;
+    let left = detached.iter().find_map(|outcome| outcome.detached.settings.as_ref()?.error());
+    if args.json || !detached.is_empty() || failures.is_empty() {
+        report(args, detached, &failures, out)?;
+    }
+    let first = failures.into_iter().next().map(|(_, error)| error);
+    first.or(left).or(unread).map_or(Ok(()), |error| Err(error.into()))
 }
 
 /// These interfaces, and earlier ones of the same names that are gone.
@@ -170,12 +177,16 @@ struct Outcome {
     detached: Detached,
 }
 
-/// Detaches from all that it can, whatever becomes of the others; with it comes the first failure.
+/// The names of interfaces that nothing could be detached from, and why.
+type Failures = Vec<(String, Error)>;
+
+/// Detaches from all that it can, whatever becomes of the others; with it come the names of those,
+/// and why.
 fn detach(
     subjects: Vec<Subject>,
     args: &Args,
     journals: &Journals,
-) -> Result<(Vec<Outcome>, Option<Error>)> {
+) -> Result<(Vec<Outcome>, Failures)> {
     let lock = match args.dry_run {
         true => None,
         false => Some(target::lock(journals)?),
@@ -185,31 +196,39 @@ fn detach(
         (false, true) => Wanted::Forget,
         (false, false) => Wanted::GiveBack { everything: false, force: args.force },
     };
-    let (mut outcomes, mut failure) = (Vec::new(), None);
+    let (mut outcomes, mut failures) = (Vec::new(), Vec::new());
     for subject in subjects {
         let (name, ifindex) = (subject.name.clone(), subject.ifindex());
-        let detached = match &lock {
+        let detached = refuse_if_used(&subject).and_then(|()| match &lock {
             Some(lock) => transaction::detach(lock, &subject, wanted, journals),
             None => transaction::preview(&subject, wanted, journals),
-        };
+        });
         match detached {
-            Ok(detached) => {
-                let error = detached.settings.as_ref().and_then(SettingsLeft::error);
-                failure = failure.or(error);
-                outcomes.push(Outcome { name, ifindex, detached });
-            }
+            Ok(detached) => outcomes.push(Outcome { name, ifindex, detached }),
             Err(error) => {
-                failure = failure.or(Some(error.while_doing(format!("detach from {name}"))));
+                let error = error.while_doing(format_args!("detach from {name}"));
+                failures.push((name, error));
             }
         }
     }
-    Ok((outcomes, failure))
+    Ok((outcomes, failures))
 }
 
-fn report(args: &Args, outcomes: Vec<Outcome>, out: &mut dyn Write) -> io::Result<()> {
+/// Refuses where a process takes packets from rings: it would get no more of them.
+fn refuse_if_used(subject: &Subject) -> Result<()> {
+    subject.slot.iter().try_for_each(|slot| offload::refuse_if_used(&subject.name, slot))
+}
+
+fn report(
+    args: &Args,
+    outcomes: Vec<Outcome>,
+    failures: &[(String, Error)],
+    out: &mut dyn Write,
+) -> io::Result<()> {
     if args.json {
         let interfaces = outcomes.into_iter().map(Entry::from).collect();
-        let document = Document { version: Version, dry_run: args.dry_run, interfaces };
+        let failures = failures.iter().map(|(name, error)| Failure::of(name, error)).collect();
+        let document = Document { version: Version, dry_run: args.dry_run, interfaces, failures };
         return json::write_pretty(out, &document);
     }
     if outcomes.is_empty() && args.interfaces.is_empty() {

@@ -2,6 +2,7 @@
 
 use std::{
     io::Write,
+    mem,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -12,36 +13,48 @@ use std::{
 use super::{name, signals, target};
 use crate::{
     error::{Error, Result},
-    forward::{Forwarder, InKernel, InRings, Layer, model::Document, text},
+    forward::{
+        self, Counts, Forwarder, InKernel, InRings, Layer, LoopWatch,
+        model::Document,
+        text::{self, Numbers},
+    },
     nic::{InterfaceName, Nic},
     offload,
-    report::{json, style::Style},
+    report::{json, style::Style, terminal::say},
 };
 
 /// How long nothing may arrive until it is looked whether the user wants an end.
 const PATIENCE: Duration = Duration::from_millis(100);
+/// How often it is looked whether frames go round in a loop.
+const WATCH_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Forward between two interfaces until Ctrl-C: frames, or IP packets
 ///
 /// Takes what arrives at one interface through AF_XDP rings, of all its queues, and sends it
-/// through the other. The kernel's stack sees none of it meanwhile, and all of it afterwards,
-/// however the command ends. Programs are attached for this time unless they are already; then
-/// `nicctl stats` goes on counting.
+/// through the other. All of it is the kernel's again afterwards, however the command ends. Programs
+/// are attached for this time unless they are already; then `nicctl stats` goes on counting.
 ///
 /// Without --l3 every frame goes to the other interface, as it is, and both interfaces take frames
-/// for all stations. With it, IPv4 and IPv6 packets for other hosts go where the kernel's routes
-/// lead, if that is through one of the two interfaces; their hop limit is taken down by one. ARP,
-/// multicast, tagged frames and whatever is for this host stay with the kernel. Changes of routes
-/// and neighbours are followed within a second; addresses of this host are those at the start.
+/// for all stations. Where the interfaces are joined by another path, too, frames go round in a
+/// loop; that is noticed, and said. With --l3, IPv4 and IPv6 packets for other hosts go where the
+/// kernel's routes and rules lead, if that is through the other interface and the kernel would do
+/// nothing else with them. All others go to the kernel, which answers, looks for neighbours, or
+/// routes them itself: what is for this host, tagged, with options, too long for the way on, at the
+/// end of its hop limit, without route, from a source that cannot be (rp_filter), through a tunnel,
+/// by one way of several, or back out of the interface that it came from. Changes of addresses,
+/// routes, rules, neighbours, MTU and sysctls are followed. It takes net.ipv4.ip_forward, and
+/// net.ipv6.conf.all.forwarding for IPv6. Netfilter, XFRM and programs of TC see only what goes to
+/// the kernel.
 ///
-/// What rings take they cannot give back: with --l3, packets without a route, with a hop limit
-/// used up, too long for the way on, or whose neighbour is still being looked for, are dropped and
-/// counted; no ICMP message says so. With --in-kernel they go to the kernel, which answers, and
-/// routes what it can (net.ipv4.ip_forward and net.ipv6.conf.all.forwarding must be on).
+/// --in-kernel does the same without rings. Frames that the driver of the other interface does not
+/// take are counted; it is said where the kernel does not tell. A veth takes them if its peer has
+/// GRO or an XDP program.
 ///
-/// Checksums that a sender on this machine left to its NIC are not filled in: where the other end
-/// is a veth, turn its offload off (ethtool -K veth0 tx off). --in-kernel to a veth takes GRO or
-/// XDP at its peer. VLAN tags that a NIC takes out of frames are lost (ethtool -K eth0 rxvlan off).
+/// Checksums that a sender on this machine left to its NIC are filled in by rings; --in-kernel --l3
+/// leaves such packets to the kernel, and --in-kernel alone passes them on as they are, and says
+/// so. Rings give frames of up to about 3 KB back to the kernel;
+/// longer ones that are not forwarded are dropped and counted. VLAN tags that a NIC takes out of
+/// frames are lost (ethtool -K eth0 rxvlan off).
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -73,6 +86,10 @@ pub(super) struct Args {
     #[arg(long, value_name = "SECS", value_parser = seconds)]
     interval: Option<Duration>,
 
+    /// Print every digit of counts
+    #[arg(long)]
+    exact: bool,
+
     /// Print JSON (`nicctl schema forward`), one document a line, the first when it begins
     #[arg(long)]
     json: bool,
@@ -101,6 +118,9 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let wanted = Arc::clone(&stop);
     signals::on_end(move || wanted.store(true, Ordering::Relaxed))?;
     let layer = if args.l3 { Layer::Packets } else { Layer::Frames };
+    if layer == Layer::Packets {
+        say_if_not_routing(args.netns.as_deref());
+    }
     let nics = [&first, &second];
     let mut forwarder: Box<dyn Forwarder> = if args.in_kernel {
         Box::new(InKernel::open(nics, layer)?)
@@ -110,12 +130,16 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let report = Report { args, names, layer, since: Instant::now() };
     report.begin(&*forwarder, out)?;
     let mut next = args.interval.map(|interval| report.since + interval);
+    let mut watch = FrameWatch::new(args, report.since);
     let ended = loop {
         if stop.load(Ordering::Relaxed) {
             break Ok(());
         }
         if let Err(error) = forwarder.turn(PATIENCE) {
             break Err(error);
+        }
+        if layer == Layer::Frames {
+            watch.look(&*forwarder, names)?;
         }
         if next.is_some_and(|next| Instant::now() >= next) {
             report.write(&*forwarder, out)?;
@@ -130,6 +154,113 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
             Err(error.into())
         }
     }
+}
+
+/// Says that the kernel routes nothing, and so nothing is routed here.
+fn say_if_not_routing(netns: Option<&str>) {
+    let inside = netns.map(|name| format!("ip netns exec {name} ")).unwrap_or_default();
+    for (routes, version, sysctl) in [
+        (forward::routes_ipv4(), "IPv4", "net.ipv4.ip_forward"),
+        (forward::routes_ipv6(), "IPv6", "net.ipv6.conf.all.forwarding"),
+    ] {
+        if !routes {
+            say(format_args!(
+                "this host does not route {version}: all of it goes to the kernel\n  \
+                 fix: {inside}sysctl -w {sysctl}=1"
+            ));
+        }
+    }
+}
+
+/// Looks whether what is forwarded arrives.
+struct FrameWatch<'a> {
+    args: &'a Args,
+    looked: Instant,
+    loops: LoopWatch,
+    said: Said,
+}
+
+/// What was said.
+#[derive(Default)]
+struct Said {
+    /// That checksums are missing.
+    unfinished: bool,
+    /// That an interface takes nothing.
+    not_taken: bool,
+}
+
+impl<'a> FrameWatch<'a> {
+    fn new(args: &'a Args, now: Instant) -> Self {
+        Self { args, looked: now, loops: LoopWatch::since(now), said: Said::default() }
+    }
+
+    fn look(&mut self, forwarder: &dyn Forwarder, names: [&str; 2]) -> Result<()> {
+        if self.looked.elapsed() < WATCH_INTERVAL {
+            return Ok(());
+        }
+        self.looked = Instant::now();
+        let counts = forwarder.counts()?;
+        if self.loops.notices(counts.iter().map(|it| it.moved).sum()) {
+            say_loop(names);
+        }
+        let unfinished = names.into_iter().zip(&counts).find(|(_, it)| has_unfinished(it));
+        if let Some((name, _)) = unfinished
+            && !mem::replace(&mut self.said.unfinished, true)
+        {
+            say_unfinished(name, &self.through_rings());
+        }
+        let [first, second] = names;
+        let not_taken = [second, first].into_iter().zip(&counts).find(|(_, it)| is_not_taken(it));
+        if let Some((name, _)) = not_taken
+            && !mem::replace(&mut self.said.not_taken, true)
+        {
+            say_not_taken(name, &self.through_rings());
+        }
+        Ok(())
+    }
+
+    /// The command that does the same through rings.
+    fn through_rings(&self) -> String {
+        let Args { first, second, netns, .. } = self.args;
+        let netns = netns.as_ref().map(|netns| format!(" --netns {netns}")).unwrap_or_default();
+        format!("nicctl forward {first} {second}{netns}")
+    }
+}
+
+/// Whether most frames are not taken, and not only those for which there is no room.
+const fn is_not_taken(counts: &Counts) -> bool {
+    counts.dropped.not_taken > counts.packets / 2
+}
+
+fn say_not_taken(name: &str, through_rings: &str) {
+    say(format_args!(
+        "{name} does not take what XDP hands it: a veth does if its peer has GRO on, and rings need \
+         nothing of it\n  \
+         fix: {through_rings}"
+    ));
+}
+
+/// Whether it is not by chance that frames seem to have no checksum: one of 65,536 does.
+const fn has_unfinished(counts: &Counts) -> bool {
+    const MANY: u64 = 3;
+    const SHARE: u64 = 1000;
+    counts.unfinished >= MANY && counts.unfinished * SHARE > counts.packets
+}
+
+fn say_unfinished(name: &str, through_rings: &str) {
+    say(format_args!(
+        "TCP and UDP arrive at {name} without checksums, which their sender left to its device: \
+         whoever gets them drops them; rings fill them in\n  \
+         fix: {through_rings}"
+    ));
+}
+
+fn say_loop([first, second]: [&str; 2]) {
+    say(format_args!(
+        "frames of the same stations arrive at both {first} and {second}: another path joins them, \
+         and frames go round in a loop\n  \
+         fix: take that path away, or end this command"
+    ));
 }
 
 /// Tells what happened.
@@ -166,7 +297,8 @@ impl Report<'_> {
             json::write_line(&mut *out, &document)?;
         } else {
             let counts = forwarder.counts()?;
-            text::write(&mut *out, Style::for_stdout(), self.names, &counts, since)?;
+            let numbers = Numbers { style: Style::for_stdout(), exact: self.args.exact };
+            text::write(&mut *out, numbers, self.names, &counts, since)?;
         }
         Ok(out.flush()?)
     }

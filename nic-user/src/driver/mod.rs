@@ -30,6 +30,7 @@ pub mod checksum;
 pub mod gro;
 mod headers;
 pub mod packet;
+pub mod partial;
 pub mod pool;
 pub mod port;
 pub mod queue;

@@ -41,7 +41,7 @@ pub struct Config {
 pub struct Port {
     queues: Vec<Queue>,
     // After the queues, whose sockets are closed then.
-    _rings: Option<Rings>,
+    rings: Option<Rings>,
     buffers: Rc<Buffers>,
 }
 
@@ -65,7 +65,7 @@ impl Port {
         let port = Self::open(interface, config, buffers, |queue, socket| {
             rings.register(queue, socket, rules)
         })?;
-        Ok(Self { _rings: Some(rings), ..port })
+        Ok(Self { rings: Some(rings), ..port })
     }
 
     /// Opens the rings; `register` gets every socket, to put it where the XDP program of the
@@ -82,7 +82,7 @@ impl Port {
             Ok(queue)
         });
         let queues = queues.collect::<Result<_>>()?;
-        Ok(Self { queues, _rings: None, buffers: Rc::clone(buffers) })
+        Ok(Self { queues, rings: None, buffers: Rc::clone(buffers) })
     }
 
     /// Its queues.
@@ -93,6 +93,11 @@ impl Port {
     /// Its queues, to receive from and to send through.
     pub fn queues_mut(&mut self) -> &mut [Queue] {
         &mut self.queues
+    }
+
+    /// Whether the programs that steer to it are still attached, as far as it opened them.
+    pub fn is_steered(&self) -> bool {
+        self.rings.as_ref().is_none_or(Rings::are_attached)
     }
 
     /// Its memory.

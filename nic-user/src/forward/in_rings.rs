@@ -1,6 +1,9 @@
 //! Forwarding through AF_XDP rings, on one thread.
 
-use std::{mem, time::Duration};
+use std::{
+    mem,
+    time::{Duration, Instant},
+};
 
 use nic_common::{policy::CopyPolicy, steer::Rules};
 
@@ -8,18 +11,22 @@ use super::{
     Counts, Forwarder, Layer, Reason,
     promiscuous::Promiscuous,
     router::{Router, rules_for_routing},
+    stations::Stations,
+    surroundings::ethernet_address,
 };
 use crate::{
     driver::{
         Interface, Mode, Options,
         buffers::{Buffers, KERNEL_HEADROOM, Layout},
         packet::Packet,
+        partial,
         port::{self, Config, Port},
         queue::{Queue, Refusal, Unsent},
         receive::Building,
     },
-    error::Result,
+    error::{Error, Result},
     nic::Nic,
+    offload::{self, Slot, ToStack},
 };
 
 /// Frames taken from a ring at once.
@@ -36,36 +43,59 @@ const FILL: u32 = 16_384;
 /// The rings of both interfaces.
 pub struct InRings {
     ends: [End; 2],
-    router: Option<Router>,
+    work: Work,
+    /// Why the kernel copies, where zero copy was tried first.
+    no_zero_copy: Option<String>,
+    checked: Instant,
     arrived: Vec<Packet>,
     _promiscuous: Vec<Promiscuous>,
 }
 
+/// What is done with what arrives.
+enum Work {
+    /// Frames go to the other interface, as they are.
+    Frames(Stations),
+    /// Packets are routed, or given back.
+    Packets(Box<Router>, ToStack),
+}
+
 struct End {
+    name: String,
+    ifindex: u32,
     port: Port,
     counts: Counts,
 }
+
+/// How often it is looked whether the programs are still attached.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl InRings {
     /// Opens the rings of all queues of both interfaces, which are in the present network
     /// namespace. What is attached to them stays; if nothing is, it is attached for this time.
     pub fn open(nics: [&Nic; 2], layer: Layer) -> Result<Self> {
-        let (router, rules) = match layer {
-            Layer::Frames => (None, Rules::ALL),
+        for nic in nics {
+            ethernet_address(&nic.link)?;
+            offload::refuse_if_used(nic.name(), &Slot::of(&nic.link)?)?;
+        }
+        let (work, rules) = match layer {
+            Layer::Frames => (Work::Frames(Stations::default()), Rules::ALL),
             Layer::Packets => {
                 let mut router = Router::new(nics)?;
-                let rules = rules_for_routing(&router.local_addresses()?)?;
-                (Some(router), rules)
+                let rules = rules_for_routing(&router.local_addresses()?);
+                (Work::Packets(Box::new(router), ToStack::load()?), rules)
             }
         };
         // One memory has one mode: where only one of the drivers has zero copy, neither uses it.
-        let ends =
-            open_both(nics, &rules, Mode::Auto).or_else(|_| open_both(nics, &rules, Mode::Copy))?;
+        let (ends, no_zero_copy) = match open_both(nics, &rules, Mode::Auto) {
+            Ok(ends) => (ends, None),
+            Err(error) => (open_both(nics, &rules, Mode::Copy)?, Some(error.to_string())),
+        };
         let promiscuous = match layer {
             Layer::Frames => nics.into_iter().map(Promiscuous::new).collect::<Result<_>>()?,
             Layer::Packets => Vec::new(),
         };
-        Ok(Self { ends, router, arrived: Vec::new(), _promiscuous: promiscuous })
+        let (arrived, checked) = (Vec::new(), Instant::now());
+        Ok(Self { ends, work, no_zero_copy, checked, arrived, _promiscuous: promiscuous })
     }
 
     /// Forwards a batch from every queue of an interface; whether there was anything.
@@ -87,17 +117,56 @@ impl InRings {
 
     fn forward(&mut self, mut packet: Packet, from: usize, queue: usize) {
         let len = packet.len() as u64;
-        let to = match &mut self.router {
-            None => Ok(1 - from),
-            Some(router) => router.route(&mut packet, from),
-        };
-        let sent = to.and_then(|to| send(queue_of(&mut self.ends[to].port, queue), packet));
+        // Whoever gets it next expects that the device has done it.
+        partial::fill_in(&mut packet);
         let counts = &mut self.ends[from].counts;
         counts.packets += 1;
         counts.bytes += len;
+        let to = match &mut self.work {
+            Work::Frames(stations) => {
+                counts.moved += u64::from(stations.has_moved(&packet.linear, from));
+                Ok(1 - from)
+            }
+            Work::Packets(router, _) => router.route(&mut packet, from),
+        };
+        let sent = match to {
+            Ok(to) => send(queue_of(&mut self.ends[to].port, queue), packet),
+            Err(_) if self.give_back(&packet, from, queue) => {
+                self.ends[from].counts.passed += 1;
+                return;
+            }
+            Err(reason) => Err(reason),
+        };
+        let counts = &mut self.ends[from].counts;
         match sent {
             Ok(()) => counts.forwarded += 1,
             Err(reason) => *reason(&mut counts.dropped) += 1,
+        }
+    }
+
+    /// Gives a packet to the stack; whether it took it.
+    fn give_back(&self, packet: &Packet, from: usize, queue: usize) -> bool {
+        let Work::Packets(_, stack) = &self.work else { return false };
+        let ifindex = self.ends[from].ifindex;
+        if packet.frags.is_empty() {
+            stack.hand(ifindex, queue as u32, &packet.linear)
+        } else {
+            stack.hand(ifindex, queue as u32, &packet.to_vec())
+        }
+    }
+
+    /// Fails if the programs were detached meanwhile: nothing more arrives then.
+    fn check(&mut self) -> Result<()> {
+        if self.checked.elapsed() < CHECK_INTERVAL {
+            return Ok(());
+        }
+        self.checked = Instant::now();
+        match self.ends.iter().find(|end| !end.port.is_steered()) {
+            None => Ok(()),
+            Some(End { name, .. }) => Err(Error::failed(format!(
+                "the programs were detached from {name} meanwhile, and its frames go to the kernel"
+            ))
+            .with_fix("start forward again")),
         }
     }
 
@@ -162,7 +231,8 @@ fn open_both(nics: [&Nic; 2], rules: &Rules, mode: Mode) -> Result<[End; 2]> {
         };
         let interface = Interface { name: nic.name(), ifindex: nic.ifindex(), netns: None };
         let port = Port::steered(&interface, &config, rules, &buffers)?;
-        Ok(End { port, counts: Counts::default() })
+        let (name, ifindex) = (nic.name().to_owned(), nic.ifindex());
+        Ok(End { name, ifindex, port, counts: Counts::default() })
     };
     let [first, second] = nics;
     Ok([end(first)?, end(second)?])
@@ -170,12 +240,13 @@ fn open_both(nics: [&Nic; 2], rules: &Rules, mode: Mode) -> Result<[End; 2]> {
 
 impl Forwarder for InRings {
     fn turn(&mut self, patience: Duration) -> Result<()> {
-        if let Some(router) = &mut self.router {
-            router.look_at_the_clock();
-        }
+        self.check()?;
         let [first, second] = &self.ends;
         port::wait(&[&first.port, &second.port], patience)?;
         for _ in 0..BATCHES {
+            if let Work::Packets(router, _) = &mut self.work {
+                router.look_around()?;
+            }
             let any = [0, 1].map(|from| self.pump(from));
             if any == [false, false] {
                 break;
@@ -191,7 +262,13 @@ impl Forwarder for InRings {
 
     fn ways(&self) -> [String; 2] {
         self.ends.each_ref().map(|end| match end.port.queues().first() {
-            Some(queue) => format!("rings of {}, {}", count(end.port.queues()), queue.access()),
+            Some(queue) => {
+                let queues = count(end.port.queues());
+                match &self.no_zero_copy {
+                    Some(why) => format!("rings of {queues}, copy (both as one: {why})"),
+                    None => format!("rings of {queues}, {}", queue.access()),
+                }
+            }
             None => "no queues".to_owned(),
         })
     }

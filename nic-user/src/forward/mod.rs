@@ -2,20 +2,24 @@
 //! AF_XDP rings ([`InRings`]), or in the kernel by XDP ([`InKernel`]), which does the same without
 //! a copy.
 //!
-//! What only the kernel can do it does only in the kernel's way: rings have no way back to the
-//! stack, so what cannot be forwarded through them is dropped and counted.
+//! Packets are routed only if the kernel would do just the same with them. All others are its own:
+//! in the kernel it has them anyway; what rings took goes back to it, as if it had just arrived.
 
 mod in_kernel;
 mod in_rings;
 pub mod model;
 mod promiscuous;
 mod router;
+mod stations;
+mod surroundings;
 pub mod text;
 
 use std::time::Duration;
 
 pub use in_kernel::InKernel;
 pub use in_rings::InRings;
+pub use stations::LoopWatch;
+pub use surroundings::{routes_ipv4, routes_ipv6};
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -44,9 +48,16 @@ pub struct Counts {
     pub passed: u64,
     /// Frames that were dropped.
     pub dropped: Drops,
+    /// Of the frames that were looked at for a loop, those of stations that were last seen at the
+    /// other interface.
+    pub moved: u64,
+    /// Of the frames that were looked at for it, those that were passed on without a checksum, which
+    /// their sender had left to its device.
+    pub unfinished: u64,
 }
 
-/// Frames dropped, by reason. The names are those of the JSON, too.
+/// Frames dropped, by reason. The names are those of the JSON, too. From `malformed` on they are
+/// reasons not to forward: the frame was dropped only because the kernel did not take it back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "Dropped", description = "Frames dropped, by reason.")]
 pub struct Drops {
@@ -54,6 +65,8 @@ pub struct Drops {
     pub missed: u64,
     /// The interface did not send fast enough, or was down.
     pub no_room: u64,
+    /// Handed to an interface whose driver did not take them.
+    pub not_taken: u64,
     /// Longer than the other interface sends.
     pub too_long: u64,
     /// Lengths, version or checksum of the IP header are wrong.
@@ -66,6 +79,9 @@ pub struct Drops {
     pub no_route: u64,
     /// The next hop's Ethernet address is not known yet.
     pub no_neighbour: u64,
+    /// Something that only the kernel does: options, tunnels, one way of several, a shorter way to
+    /// tell of.
+    pub kernel_only: u64,
 }
 
 /// A reason to drop: its counter.
@@ -73,26 +89,30 @@ type Reason = fn(&mut Drops) -> &mut u64;
 
 impl Drops {
     /// All reasons: a name and the number.
-    pub const fn by_name(&self) -> [(&'static str, u64); 8] {
+    pub const fn by_name(&self) -> [(&'static str, u64); 10] {
         let Self {
             missed,
             no_room,
+            not_taken,
             too_long,
             malformed,
             not_ours,
             expired,
             no_route,
             no_neighbour,
+            kernel_only,
         } = *self;
         [
             ("missed", missed),
             ("without room to send", no_room),
+            ("not taken by the other interface", not_taken),
             ("too long", too_long),
             ("malformed", malformed),
             ("for other stations", not_ours),
             ("expired", expired),
             ("without route", no_route),
             ("without neighbour", no_neighbour),
+            ("for the kernel alone", kernel_only),
         ]
     }
 

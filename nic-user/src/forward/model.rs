@@ -35,11 +35,12 @@ pub struct Direction {
     pub packets: u64,
     /// Bytes of them, without FCS.
     pub bytes: u64,
-    /// Frames handed to an interface to be sent.
+    /// Frames handed to an interface to be sent. In the kernel, those that its driver took; where
+    /// that is not known, `way` says so.
     pub forwarded: u64,
-    /// Frames left to the kernel's stack: only in the kernel, where that is still possible.
+    /// Frames left to the kernel's stack.
     pub passed: u64,
-    /// Frames dropped, by reason: only with rings.
+    /// Frames dropped, by reason.
     pub dropped: Drops,
 }
 
@@ -69,7 +70,7 @@ impl Document {
 
 impl Direction {
     fn new(from: &str, way: String, counts: Counts) -> Self {
-        let Counts { packets, bytes, forwarded, passed, dropped } = counts;
+        let Counts { packets, bytes, forwarded, passed, dropped, .. } = counts;
         Self { from: from.to_owned(), way, packets, bytes, forwarded, passed, dropped }
     }
 }

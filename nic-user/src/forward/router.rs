@@ -3,54 +3,55 @@
 use std::{
     collections::HashMap,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    ops::RangeInclusive,
     time::{Duration, Instant},
 };
 
 use nic_common::{
-    headers::ethertype,
+    headers::{ethertype, protocol},
     steer::{MAX_RULES, Rule, Rules},
 };
 
-use super::Reason;
+use super::{
+    Reason,
+    surroundings::{Now, Surroundings},
+};
 use crate::{
     driver::{checksum::Sum, packet::Packet},
-    error::{Error, Result},
-    netlink::route::Routes,
+    error::Result,
+    netlink::route::{Arrived, Changed, Neighbour, Onward, Routes},
     nic::Nic,
 };
 
 const ETHERNET_LEN: usize = 14;
 const IPV4_LEN: usize = 20;
 const IPV6_LEN: usize = 40;
+/// The bits of a type of service that routes may depend on.
+const NOT_ECN: u8 = 0xfc;
 
-/// How long an answer of the kernel is good for.
+/// How long an answer of the kernel is good for: some of what it depends on changes without a word.
 const FRESH: Duration = Duration::from_secs(1);
 /// How long it takes until the kernel is asked again for a neighbour that it does not know yet.
 const PATIENCE: Duration = Duration::from_millis(10);
-/// Destinations that are remembered: more, and all are forgotten.
+/// Ways that are remembered: more, and all are forgotten.
 const MOST: usize = 65_536;
 
 /// Knows where packets go.
 pub struct Router {
     routes: Routes,
-    ends: [End; 2],
-    known: HashMap<IpAddr, Known>,
+    around: Surroundings,
+    known: HashMap<Arrived, Known>,
     now: Instant,
 }
 
-/// An interface that is routed to.
-#[derive(Clone, Copy, Debug)]
-struct End {
-    ifindex: u32,
-    mac: [u8; 6],
-    mtu: usize,
-}
-
-/// Where packets to one destination go.
+/// Where packets go.
 #[derive(Clone, Copy, Debug)]
 struct Hop {
     end: usize,
+    next_hop: IpAddr,
     mac: [u8; 6],
+    /// The longest that get there, from the IP header on.
+    mtu: u32,
 }
 
 #[derive(Clone, Copy)]
@@ -62,10 +63,9 @@ struct Known {
 impl Router {
     /// Between these interfaces of the present network namespace.
     pub fn new(nics: [&Nic; 2]) -> Result<Self> {
+        let around = Surroundings::of(nics)?;
         let routes = Routes::open().map_err(|error| error.while_doing("ask for routes"))?;
-        let [first, second] = nics;
-        let ends = [End::of(first)?, End::of(second)?];
-        Ok(Self { routes, ends, known: HashMap::new(), now: Instant::now() })
+        Ok(Self { routes, around, known: HashMap::new(), now: Instant::now() })
     }
 
     /// The addresses of packets that are for this host itself.
@@ -75,30 +75,46 @@ impl Router {
             .map_err(|error| error.while_doing("ask for this host's addresses"))
     }
 
-    /// What the kernel said some time ago is asked again from now on.
-    pub fn look_at_the_clock(&mut self) {
+    /// Forgets what the kernel said if anything has changed since, or some time has passed.
+    pub fn look_around(&mut self) -> Result<()> {
         self.now = Instant::now();
+        let Changed { any, neighbours, .. } = self.around.look()?;
+        let ends = &self.around.now().ends;
+        if any {
+            self.known.clear();
+        } else if !neighbours.is_empty() {
+            self.known.retain(|_, known| match known.hop {
+                Ok(hop) => !neighbours.contains(&(ends[hop.end].ifindex, hop.next_hop)),
+                Err(_) => true,
+            });
+        }
+        Ok(())
     }
 
     /// Addresses a packet that arrived at one interface to its next hop; through which interface
-    /// it gets there.
+    /// it gets there. A packet that is not forwarded stays as it is.
     pub fn route(&mut self, packet: &mut Packet, from: usize) -> Result<usize, Reason> {
-        let header = Header::of(packet, self.ends[from].mac)?;
-        let hop = self.hop(header.to)?;
-        let end = self.ends[hop.end];
-        if header.len > end.mtu {
+        let Now { ends, routes, .. } = self.around.now();
+        let Header { from: source, to, tos, len } = Header::of(packet, ends[from].mac)?;
+        if !routes[usize::from(to.is_ipv6())] {
+            return Err(|drops| &mut drops.kernel_only);
+        }
+        let ifindex = ends[from].ifindex;
+        let hop = self.hop(Arrived { from: source, to, ifindex, tos })?;
+        // The stack tells the sender of the shorter way.
+        if hop.end == from {
+            return Err(|drops| &mut drops.kernel_only);
+        }
+        if len > hop.mtu as usize {
             return Err(|drops| &mut drops.too_long);
         }
-        if packet.frags.is_empty() {
-            // Short frames are padded.
-            packet.linear.truncate((ETHERNET_LEN + header.len) as u32);
-        }
-        readdress(&mut packet.linear, hop.mac, end.mac);
+        cut(packet, ETHERNET_LEN + len);
+        readdress(&mut packet.linear, hop.mac, self.around.now().ends[hop.end].mac);
         Ok(hop.end)
     }
 
-    fn hop(&mut self, to: IpAddr) -> Result<Hop, Reason> {
-        if let Some(known) = self.known.get(&to)
+    fn hop(&mut self, packet: Arrived) -> Result<Hop, Reason> {
+        if let Some(known) = self.known.get(&packet)
             && known.until > self.now
         {
             return known.hop;
@@ -106,46 +122,40 @@ impl Router {
         if self.known.len() >= MOST {
             self.known.clear();
         }
-        let (hop, fresh) = self.ask(to);
-        self.known.insert(to, Known { hop, until: self.now + fresh });
+        let (hop, fresh) = self.ask(&packet);
+        self.known.insert(packet, Known { hop, until: self.now + fresh });
         hop
     }
 
     /// Asks the kernel for the next hop; also, for how long the answer is good.
-    fn ask(&mut self, to: IpAddr) -> (Result<Hop, Reason>, Duration) {
-        let route = self.routes.route(to).ok().flatten();
-        let through = route.and_then(|route| {
-            let end = self.ends.iter().position(|end| end.ifindex == route.ifindex)?;
-            Some((end, route))
-        });
-        let Some((end, route)) = through else {
+    fn ask(&mut self, packet: &Arrived) -> (Result<Hop, Reason>, Duration) {
+        let Ok(Some(Onward { route, mtu })) = self.routes.onward(packet) else {
             return (Err(|drops| &mut drops.no_route), FRESH);
         };
+        let ends = &self.around.now().ends;
+        let Some(end) = ends.iter().position(|end| end.ifindex == route.ifindex) else {
+            return (Err(|drops| &mut drops.no_route), FRESH);
+        };
+        let mtu = mtu.unwrap_or(u32::MAX).min(ends[end].mtu);
         let neighbour = self.routes.neighbour(route.ifindex, route.next_hop).ok();
-        if !neighbour.is_some_and(|neighbour| neighbour.confirmed) {
-            // It fails where there is no room for another neighbour; packets are dropped then.
+        let Some(Neighbour { mac: Some(mac), confirmed }) = neighbour else {
+            // The stack looks for it, and keeps the packet meanwhile.
+            return (Err(|drops| &mut drops.no_neighbour), PATIENCE);
+        };
+        if !confirmed {
+            // It fails where there is no room for another neighbour; the stack tries again then.
             let _ = self.routes.probe(route.ifindex, route.next_hop);
         }
-        match neighbour.and_then(|neighbour| neighbour.mac) {
-            Some(mac) => (Ok(Hop { end, mac }), FRESH),
-            None => (Err(|drops| &mut drops.no_neighbour), PATIENCE),
-        }
-    }
-}
-
-impl End {
-    fn of(nic: &Nic) -> Result<Self> {
-        let mac = nic.link.mac.ok_or_else(|| {
-            Error::failed(format!("route through {}: it has no Ethernet address", nic.name()))
-        })?;
-        Ok(Self { ifindex: nic.ifindex(), mac, mtu: nic.mtu() as usize })
+        (Ok(Hop { end, next_hop: route.next_hop, mac, mtu }), FRESH)
     }
 }
 
 /// What routing needs to know of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Header {
+    from: IpAddr,
     to: IpAddr,
+    tos: u8,
     /// Length from the IP header on.
     len: usize,
 }
@@ -160,7 +170,7 @@ impl Header {
         }
         let (ethernet, network) = bytes.split_first_chunk::<ETHERNET_LEN>().ok_or(malformed)?;
         let [.., high, low] = *ethernet;
-        let (header, hops) = match u16::from_be_bytes([high, low]) {
+        let (header, hops, is_plain) = match u16::from_be_bytes([high, low]) {
             ethertype::IPV4 => Self::of_ipv4(network),
             ethertype::IPV6 => Self::of_ipv6(network),
             _ => None,
@@ -172,26 +182,77 @@ impl Header {
         if hops <= 1 {
             return Err(|drops| &mut drops.expired);
         }
+        if !is_plain || !is_routed(header.from) || !is_routed(header.to) {
+            return Err(|drops| &mut drops.kernel_only);
+        }
         Ok(header)
     }
 
-    fn of_ipv4(network: &[u8]) -> Option<(Self, u8)> {
+    /// With it comes the hop limit, and whether there are no options.
+    fn of_ipv4(network: &[u8]) -> Option<(Self, u8, bool)> {
         let fixed = network.first_chunk::<IPV4_LEN>()?;
         let header_len = usize::from(fixed[0] & 0xf) * 4;
         let len = usize::from(u16::from_be_bytes([fixed[2], fixed[3]]));
         let header = network.get(..header_len.max(IPV4_LEN))?;
         let is_sound = fixed[0] >> 4 == 4 && (IPV4_LEN..=len).contains(&header_len);
-        let &[.., a, b, c, d] = fixed;
-        let to = Ipv4Addr::new(a, b, c, d).into();
-        (is_sound && Sum::of(header).is_valid()).then_some((Self { to, len }, fixed[8]))
+        let &[.., s0, s1, s2, s3, d0, d1, d2, d3] = fixed;
+        let from = Ipv4Addr::new(s0, s1, s2, s3).into();
+        let to = Ipv4Addr::new(d0, d1, d2, d3).into();
+        let header_is_sound = is_sound && Sum::of(header).is_valid();
+        let tos = fixed[1] & NOT_ECN;
+        header_is_sound.then_some((Self { from, to, tos, len }, fixed[8], header_len == IPV4_LEN))
     }
 
-    fn of_ipv6(network: &[u8]) -> Option<(Self, u8)> {
+    /// With it comes the hop limit, and whether every router passes over what follows.
+    fn of_ipv6(network: &[u8]) -> Option<(Self, u8, bool)> {
+        // What is said to neighbours may be for one that this host stands in for (`proxy_ndp`).
+        const TO_NEIGHBOURS: RangeInclusive<u8> = 133..=137;
         let fixed = network.first_chunk::<IPV6_LEN>()?;
-        let to = Ipv6Addr::from(*fixed.last_chunk::<16>()?).into();
-        let len = IPV6_LEN + usize::from(u16::from_be_bytes([fixed[4], fixed[5]]));
-        (fixed[0] >> 4 == 6).then_some((Self { to, len }, fixed[7]))
+        let address = |at: usize| {
+            let octets: [u8; 16] = fixed.get(at..at + 16)?.try_into().ok()?;
+            Some(Ipv6Addr::from(octets).into())
+        };
+        let payload_len = usize::from(u16::from_be_bytes([fixed[4], fixed[5]]));
+        let is_to_neighbours = fixed[6] == protocol::ICMPV6
+            && network.get(IPV6_LEN).is_none_or(|kind| TO_NEIGHBOURS.contains(kind));
+        let is_plain = fixed[6] != protocol::HOP_BY_HOP && payload_len > 0 && !is_to_neighbours;
+        let tos = (fixed[0] << 4 | fixed[1] >> 4) & NOT_ECN;
+        let len = IPV6_LEN + payload_len;
+        let header = Self { from: address(8)?, to: address(24)?, tos, len };
+        (fixed[0] >> 4 == 6).then_some((header, fixed[7], is_plain))
     }
+}
+
+/// Whether packets from and to an address are ever routed. What is said only of either is left to
+/// the kernel for both.
+fn is_routed(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => {
+            let [first, ..] = address.octets();
+            first != 0
+                && !address.is_loopback()
+                && !address.is_multicast()
+                && !address.is_broadcast()
+        }
+        IpAddr::V6(address) => {
+            !address.is_unspecified()
+                && !address.is_loopback()
+                && !address.is_multicast()
+                && !address.is_unicast_link_local()
+                && address.to_ipv4_mapped().is_none()
+        }
+    }
+}
+
+/// Leaves out what is behind the first `len` bytes: short frames are padded.
+fn cut(packet: &mut Packet, len: usize) {
+    packet.linear.truncate(len as u32);
+    let mut left = len - packet.linear.len();
+    packet.frags.retain(|frag| {
+        frag.truncate(left as u32);
+        left -= frag.len();
+        !frag.is_empty()
+    });
 }
 
 /// Takes one off the hop limit of a packet whose header is sound, and puts in the Ethernet
@@ -215,8 +276,9 @@ fn readdress(bytes: &mut [u8], to: [u8; 6], from: [u8; 6]) {
 }
 
 /// Rules that take IP packets to other hosts and leave the kernel what is for this one: its own
-/// addresses, broadcast, multicast, and what never leaves a link.
-pub fn rules_for_routing(local: &[IpAddr]) -> Result<Rules> {
+/// addresses, broadcast, multicast, and what never leaves a link. Of more addresses than there may be
+/// rules, packets to the last ones are taken, and given back.
+pub fn rules_for_routing(local: &[IpAddr]) -> Rules {
     let never_routed = [
         (IpAddr::V4(Ipv4Addr::new(224, 0, 0, 0)), 4),
         (IpAddr::V4(Ipv4Addr::BROADCAST), 32),
@@ -230,16 +292,13 @@ pub fn rules_for_routing(local: &[IpAddr]) -> Result<Rules> {
     let own =
         local.iter().filter(is_on_the_wire).map(|&it| (it, if it.is_ipv4() { 32 } else { 128 }));
     let passed = never_routed.into_iter().chain(own);
-    let mut rules: Vec<Rule> =
-        passed.filter_map(|(address, prefix)| Rule::PASS.to(address, prefix)).collect();
-    rules.extend([ethertype::IPV4, ethertype::IPV6].map(|it| Rule::TAKE.ethertype(it)));
-    Rules::new(&rules).ok_or_else(|| {
-        Error::failed(format!(
-            "this host has {} addresses, and {MAX_RULES} rules do not tell them all from others",
-            local.len()
-        ))
-        .with_fix("forward in the kernel, which knows them: --in-kernel")
-    })
+    let taken = [ethertype::IPV4, ethertype::IPV6].map(|it| Rule::TAKE.ethertype(it));
+    let mut rules: Vec<Rule> = passed
+        .filter_map(|(address, prefix)| Rule::PASS.to(address, prefix))
+        .take(MAX_RULES - taken.len())
+        .collect();
+    rules.extend(taken);
+    Rules::new(&rules).unwrap_or(Rules::NONE)
 }
 
 #[cfg(test)]
@@ -327,19 +386,64 @@ mod tests {
     }
 
     #[test]
+    fn what_is_never_routed_is_the_kernels() {
+        let [ipv4, ipv6] = frames();
+        let with = |frame: &[u8], at: usize, bytes: &[u8]| {
+            let mut frame = frame.to_vec();
+            frame[at..at + bytes.len()].copy_from_slice(bytes);
+            if frame[14] >> 4 == 4 {
+                frame[24..26].fill(0);
+                let checksum = Sum::of(&frame[14..34]).checksum();
+                frame[24..26].copy_from_slice(&checksum);
+            }
+            frame
+        };
+        for first in [0, 127, 224, 239] {
+            for at in [26, 30] {
+                let frame = with(&ipv4, at, &[first]);
+                assert_eq!(refused(&frame), "for the kernel alone", "{first} at {at}");
+            }
+        }
+        assert!(Header::of(&packet(&pool(), &with(&ipv4, 30, &[240])), mac(&ipv4)).is_ok());
+        for address in ["::", "::1", "fe80::1", "ff02::1", "::ffff:192.0.2.1"] {
+            let address: Ipv6Addr = address.parse().unwrap();
+            for at in [22, 38] {
+                let frame = with(&ipv6, at, &address.octets());
+                assert_eq!(refused(&frame), "for the kernel alone", "{address} at {at}");
+            }
+        }
+        assert_eq!(refused(&with(&ipv6, 20, &[0])), "for the kernel alone");
+    }
+
+    #[test]
+    fn what_is_behind_a_packet_is_cut_off_all_its_parts() {
+        let pool = pool();
+        let mut padded = packet(&pool, b"abcdef");
+        let mut rest = Frag::empty(pool.take().unwrap(), 0);
+        assert!(rest.append(b"ghi"));
+        padded.frags.push(rest);
+        for (len, left) in [(8, "abcdefgh"), (6, "abcdef"), (2, "ab")] {
+            cut(&mut padded, len);
+            assert_eq!(padded.to_vec(), left.as_bytes());
+        }
+        assert!(padded.frags.is_empty());
+    }
+
+    #[test]
     fn what_is_for_this_host_is_left_to_the_kernel() {
         let [ipv4, ipv6] = frames();
         let take = |rules: &Rules, frame: &[u8]| {
             rules.take(&Flow::of(frame, &HeaderInfo::of(frame)).unwrap())
         };
         let own = |frame: &[u8]| Header::of(&packet(&pool(), frame), mac(frame)).unwrap().to;
-        let rules = rules_for_routing(&[own(&ipv4)]).unwrap();
+        let rules = rules_for_routing(&[own(&ipv4)]);
         assert!(!take(&rules, &ipv4) && take(&rules, &ipv6));
-        let rules = rules_for_routing(&[own(&ipv6), IpAddr::V4(Ipv4Addr::LOCALHOST)]).unwrap();
+        let rules = rules_for_routing(&[own(&ipv6), IpAddr::V4(Ipv4Addr::LOCALHOST)]);
         assert!(take(&rules, &ipv4) && !take(&rules, &ipv6));
         let ends = Ends::default();
         assert!(!take(&rules, &ends.ethernet(ends.arp())));
         let many: Vec<_> = (0..40_u8).map(|it| IpAddr::V4(Ipv4Addr::new(10, 0, 0, it))).collect();
-        assert!(rules_for_routing(&many).unwrap_err().to_string().contains("40 addresses"));
+        let rules = rules_for_routing(&many);
+        assert!(take(&rules, &ipv4) && take(&rules, &ipv6));
     }
 }

@@ -15,6 +15,25 @@ use crate::report::{
 /// Columns of the name in front of reasons to drop.
 const LABEL: usize = 16;
 
+/// How numbers are written.
+#[derive(Clone, Copy, Debug)]
+pub struct Numbers {
+    /// Colours, or none.
+    pub style: Style,
+    /// Every digit, not three of them.
+    pub exact: bool,
+}
+
+impl Numbers {
+    fn count(self, n: u64) -> String {
+        if self.exact { n.to_string() } else { number::count(n) }
+    }
+
+    fn bytes(self, n: u64) -> String {
+        if self.exact { n.to_string() } else { number::bytes(n) }
+    }
+}
+
 /// Writes what happened between two interfaces.
 ///
 /// # Errors
@@ -22,7 +41,7 @@ const LABEL: usize = 16;
 /// What writing to `out` ends in.
 pub fn write(
     out: &mut dyn Write,
-    style: Style,
+    numbers: Numbers,
     names: [&str; 2],
     counts: &[Counts; 2],
     since: Duration,
@@ -40,20 +59,20 @@ pub fn write(
     for (name, counts) in names.into_iter().zip(counts) {
         table.push([
             name.to_owned(),
-            number::count(counts.packets),
-            number::bytes(counts.bytes),
-            number::count(counts.forwarded),
-            number::count(counts.passed),
-            number::count(counts.dropped.total()),
+            numbers.count(counts.packets),
+            numbers.bytes(counts.bytes),
+            numbers.count(counts.forwarded),
+            numbers.count(counts.passed),
+            numbers.count(counts.dropped.total()),
         ]);
     }
-    table.write(out, style)?;
+    table.write(out, numbers.style)?;
     for (name, counts) in names.into_iter().zip(counts) {
         let reasons = counts.dropped.by_name().into_iter().filter(|(_, count)| *count > 0);
         let items: Vec<_> =
-            reasons.map(|(reason, count)| format!("{} {reason}", number::count(count))).collect();
+            reasons.map(|(reason, count)| format!("{} {reason}", numbers.count(count))).collect();
         if !items.is_empty() {
-            paragraph::write_items(out, style, (name, LABEL), &items)?;
+            paragraph::write_items(out, numbers.style, (name, LABEL), &items)?;
         }
     }
     Ok(())
@@ -72,12 +91,22 @@ mod tests {
             forwarded: 1_234_560,
             passed: 0,
             dropped: Drops { no_room: 5, no_route: 2, ..Drops::default() },
+            ..Counts::default()
         };
-        let mut out = Vec::new();
-        let since = Duration::from_millis(2500);
-        write(&mut out, Style::Plain, ["eth0", "eth1"], &[first, Counts::default()], since)
-            .unwrap();
-        insta::assert_snapshot!(String::from_utf8(out).unwrap(), @r"
+        let text = |exact| {
+            let (mut out, since) = (Vec::new(), Duration::from_millis(2500));
+            let numbers = Numbers { style: Style::Plain, exact };
+            write(&mut out, numbers, ["eth0", "eth1"], &[first, Counts::default()], since).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        insta::assert_snapshot!(text(true), @r"
+        after 2.5 s
+        FROM  PACKETS       BYTES  FORWARDED  TO THE STACK  DROPPED
+        eth0  1234567  1800000000    1234560             0        7
+        eth1        0           0          0             0        0
+        eth0            5 without room to send, 2 without route
+        ");
+        insta::assert_snapshot!(text(false), @r"
         after 2.5 s
         FROM  PACKETS    BYTES  FORWARDED  TO THE STACK  DROPPED
         eth0   1.23 M  1.80 GB     1.23 M             0        7

@@ -2,16 +2,18 @@
 //! the process.
 
 use aya::{
-    maps::{DevMapHash, Map, MapData},
+    maps::{Array, DevMapHash, Map, MapData},
     programs::{Xdp, XdpMode as AyaMode},
 };
-use nic_common::counters::ForwardCounters;
+use nic_common::{counters::ForwardCounters, forward::Gate};
 
 use super::{
+    btf::Btf,
     lock::Lock,
     map::CounterMap,
     object::{FORWARD_FRAMES, FORWARD_PACKETS, Object},
-    pinned, privilege,
+    pinned, privilege, rings,
+    slot::Slot,
 };
 use crate::{
     error::{Error, Kind, Result},
@@ -23,6 +25,8 @@ use crate::{
 pub struct ForwardPrograms {
     object: Object,
     ends: [End; 2],
+    /// Whether drivers' refusals are counted.
+    counts_not_taken: bool,
 }
 
 #[derive(Clone)]
@@ -46,7 +50,9 @@ impl ForwardPrograms {
     fn attach_locked(nics: [&Nic; 2], route: bool) -> Result<Self> {
         let [first, second] = nics.map(Nic::ifindex);
         nics.into_iter().try_for_each(refuse_if_taken)?;
-        let mut object = Object::load_to_forward(first)?;
+        let ifindex_at = Btf::kernel().and_then(|btf| btf.offset("net_device", "ifindex"));
+        let mut object =
+            Object::load_to_forward([first, second], ifindex_at.clone().unwrap_or(0) as u32)?;
         let ways = if route {
             [(first, first), (second, second)]
         } else {
@@ -62,12 +68,28 @@ impl ForwardPrograms {
             Ok(End { name: nic.name().to_owned(), ifindex: nic.ifindex(), mode })
         };
         let ends = [end(nics[0], program)?, end(nics[1], program)?];
-        Ok(Self { object, ends })
+        let counts_not_taken = ifindex_at.is_ok() && object.count_not_taken().is_ok();
+        Ok(Self { object, ends, counts_not_taken })
+    }
+
+    /// From now on those packets are routed; before the first call, none.
+    pub fn open_gates(&mut self, gates: [Gate; 2]) -> Result<()> {
+        self.object.with_map("NIC_GATES", |map| {
+            let mut map: Array<&mut MapData, Gate> = map.try_into()?;
+            (0..).zip(gates).try_for_each(|(index, gate)| map.set(index, gate, 0))?;
+            Ok(())
+        })
     }
 
     /// How XDP runs at either interface.
     pub fn modes(&self) -> [XdpMode; 2] {
         self.ends.each_ref().map(|end| end.mode)
+    }
+
+    /// Whether it is known how many of the frames that arrive at this interface the other one did
+    /// not take. The kernel tells it of native XDP only, and where it may be traced.
+    pub fn counts_not_taken(&self, from: usize) -> bool {
+        self.counts_not_taken && self.ends[from].mode == XdpMode::Native
     }
 
     /// Fails if an interface is gone.
@@ -96,6 +118,7 @@ impl ForwardPrograms {
 }
 
 fn refuse_if_taken(nic: &Nic) -> Result<()> {
+    rings::refuse_if_used(nic.name(), &Slot::of(&nic.link)?)?;
     let Some(program) = nic.xdp().first() else { return Ok(()) };
     let (name, id) = (nic.name(), program.prog_id);
     Err(Error::failed(format!("{name} has an XDP program already (id {id})")).with_fix(format!(

@@ -79,8 +79,8 @@ fn busy(holder: Option<u32>) -> Error {
     }
 }
 
-/// The process that holds a lock on this inode, by `/proc/locks`.
-fn holder(inode: u64) -> Option<u32> {
+/// The process that holds a lock on this inode, by `/proc/locks`; of several the first.
+pub(super) fn holder(inode: u64) -> Option<u32> {
     let locks = fs::read_to_string("/proc/locks").ok()?;
     locks.lines().find_map(|line| {
         // 1: FLOCK  ADVISORY  WRITE 1234 00:1d:1 0 EOF

@@ -27,6 +27,7 @@ mod support;
 mod sys;
 mod tc_counters;
 mod test_run;
+mod to_stack;
 
 pub use attach::{
     Attached, Choice, Effect, Hooks, ModeWanted, Options, Switches, attach, choose, plan,
@@ -44,8 +45,9 @@ pub use privilege::{
     refuse_those_of_a_file,
 };
 pub use programs::Programs;
-pub use rings::Rings;
+pub use rings::{Rings, refuse_if_used};
 pub use slot::{Slot, staged as half_made};
 pub use support::{has_tcx, trial};
 pub use tc_counters::TcCounters;
 pub use test_run::BpfWalker;
+pub use to_stack::ToStack;

@@ -5,7 +5,7 @@ use std::{panic::resume_unwind, path::PathBuf, thread};
 use aya::{
     Ebpf, EbpfLoader, VerifierLogLevel, include_bytes_aligned,
     maps::{Array, Map, MapData, xdp::XdpMapError},
-    programs::{Program, ProgramError, SchedClassifier, Xdp},
+    programs::{Program, ProgramError, RawTracePoint, SchedClassifier, Xdp},
 };
 use nic_common::{
     policy::{CopyPolicy, STEERING},
@@ -29,6 +29,11 @@ pub const INGRESS: &str = "nic_ingress";
 pub const FORWARD_FRAMES: &str = "nic_forward_l2";
 /// XDP program that routes IP packets.
 pub const FORWARD_PACKETS: &str = "nic_forward_l3";
+/// Programs that count what drivers do not take, and their tracepoints.
+const FORWARD_TRACES: [(&str, &str); 2] =
+    [("nic_forward_sent", "xdp_devmap_xmit"), ("nic_forward_failed", "xdp_redirect_err")];
+/// XDP program that lets a frame pass.
+pub const PASS: &str = "nic_pass";
 /// TC egress program.
 pub const EGRESS: &str = "nic_egress";
 
@@ -139,12 +144,15 @@ impl Object {
         Self::load_with(&mut loader)
     }
 
-    /// Makes the maps for forwarding, with the index of the first interface.
-    pub fn load_to_forward(first: u32) -> Result<Self> {
+    /// Makes the maps for forwarding between the interfaces of these indices, where the kernel's
+    /// `struct net_device` has its index at `ifindex_at`.
+    pub fn load_to_forward([first, second]: [u32; 2], ifindex_at: u32) -> Result<Self> {
         let mut loader = loader();
         loader
             .verifier_log_level(VerifierLogLevel::DEBUG | VerifierLogLevel::STATS)
-            .override_global("FORWARD_FIRST", &first, true);
+            .override_global("FORWARD_FIRST", &first, true)
+            .override_global("FORWARD_SECOND", &second, true)
+            .override_global("IFINDEX_AT", &ifindex_at, true);
         Self::load_with(&mut loader)
     }
 
@@ -160,6 +168,24 @@ impl Object {
         let program: &mut Xdp = self.program(name)?;
         program.load().map_err(|error| verifying(name, &error))?;
         Ok(program)
+    }
+
+    /// Has the kernel count what drivers do not take of what programs hand them.
+    pub fn count_not_taken(&mut self) -> Result<()> {
+        for (name, tracepoint) in FORWARD_TRACES {
+            let program: &mut RawTracePoint = self.program(name)?;
+            program.load().map_err(|error| verifying(name, &error))?;
+            program
+                .attach(tracepoint)
+                .map_err(|error| pinned::aya_error(&format!("attach to {tracepoint}"), &error))?;
+        }
+        Ok(())
+    }
+
+    /// A program that was loaded.
+    pub fn loaded(&self, name: &str) -> Result<&Xdp> {
+        let program = self.ebpf.program(name).ok_or_else(|| missing(name))?;
+        program.try_into().map_err(|error: ProgramError| pinned::aya_error(name, &error))
     }
 
     /// Works on a map.

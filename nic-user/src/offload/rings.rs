@@ -7,8 +7,12 @@
 
 use std::{
     fmt,
-    fs::{File, TryLockError},
-    os::fd::{AsRawFd, BorrowedFd},
+    fs::{self, File, TryLockError},
+    io,
+    os::{
+        fd::{AsRawFd, BorrowedFd},
+        linux::fs::MetadataExt,
+    },
 };
 
 use aya::maps::{Array, Map, MapData, XskMap};
@@ -18,7 +22,7 @@ use super::{
     attach::{self, ModeWanted, Options},
     attachment::Attachment,
     detach,
-    lock::Lock,
+    lock::{self, Lock},
     pinned::{self, PolicyWord},
     privilege,
     slot::{self, Slot},
@@ -59,7 +63,8 @@ impl Rings {
         let presence = slot.open_directory()?;
         let alone = presence.try_lock().is_ok();
         if !alone {
-            presence.try_lock_shared().map_err(in_lock)?;
+            // Those who look whether there is anybody hold it for a moment only.
+            presence.lock_shared().map_err(in_lock)?;
         }
         let rules = pinned::open_map(&slot, slot::STEER)?;
         let sockets = pinned::open_map(&slot, slot::SOCKETS)?;
@@ -74,7 +79,7 @@ impl Rings {
         };
         if alone {
             rings.clear_all()?;
-            rings.presence.try_lock_shared().map_err(in_lock)?;
+            rings.presence.lock_shared().map_err(in_lock)?;
         }
         Ok(rings)
     }
@@ -91,6 +96,11 @@ impl Rings {
         self.sockets.set(queue, socket.as_raw_fd(), 0).map_err(in_map)?;
         self.queues.push(queue);
         Ok(())
+    }
+
+    /// Whether the programs are still attached that these rings were opened at.
+    pub fn are_attached(&self) -> bool {
+        self.slot.is_at(&self.presence)
     }
 
     /// Removes the rules of queues that have nobody: only if there is no other user.
@@ -135,6 +145,44 @@ impl Rings {
     }
 }
 
+/// Refuses to go on if a process has rings at the interface called `name`, whose slot this is: they
+/// would get nothing more, or have its queues.
+pub fn refuse_if_used(name: &str, slot: &Slot) -> Result<()> {
+    if !slot.exists()? {
+        return Ok(());
+    }
+    let directory = slot.open_directory()?;
+    match directory.try_lock() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => Err(used(name, holder(&directory))),
+        Err(TryLockError::Error(error)) => Err(in_lock(error)),
+    }
+}
+
+/// The process that has rings there, by `/proc/locks`: none where it is in another namespace of
+/// processes.
+fn holder(directory: &File) -> Option<u32> {
+    lock::holder(directory.metadata().ok()?.st_ino()).filter(|pid| *pid != 0)
+}
+
+fn used(name: &str, pid: Option<u32>) -> Error {
+    match pid {
+        Some(pid) => Error::failed(format!("process {pid}{} has rings at {name}", command(pid)))
+            .with_fix(format!("end it first: kill -INT {pid}")),
+        None => Error::failed(format!("a process of another container has rings at {name}"))
+            .with_fix("end it first"),
+    }
+}
+
+/// The name of a process, in brackets.
+fn command(pid: u32) -> String {
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    match name.trim_end() {
+        "" => String::new(),
+        name => format!(" ({name})"),
+    }
+}
+
 impl fmt::Debug for Rings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Rings")
@@ -163,8 +211,8 @@ fn attach_for_rings(lock: &Lock, nic: &Nic) -> Result<()> {
     attach::attach(lock, nic, &options).map(drop)
 }
 
-fn in_lock(error: TryLockError) -> Error {
-    Error::io("lock the directory of pins", &error.into())
+fn in_lock(error: io::Error) -> Error {
+    Error::io("lock the directory of pins", &error)
 }
 
 fn in_map(error: &aya::maps::MapError) -> Error {

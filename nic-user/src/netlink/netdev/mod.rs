@@ -17,6 +17,7 @@ const NETDEV_A_DEV_XDP_FEATURES: u16 = 3;
 const NETDEV_A_DEV_XSK_FEATURES: u16 = 6;
 
 const NETDEV_XDP_ACT_BASIC: u64 = 1 << 0;
+const NETDEV_XDP_ACT_NDO_XMIT: u64 = 1 << 2;
 const NETDEV_XDP_ACT_XSK_ZEROCOPY: u64 = 1 << 3;
 const NETDEV_XDP_ACT_HW_OFFLOAD: u64 = 1 << 4;
 const NETDEV_XDP_ACT_RX_SG: u64 = 1 << 5;
@@ -36,6 +37,11 @@ impl XdpFeatures {
     /// Whether it takes programs that read several buffers (`xdp.frags`).
     pub const fn frags(self) -> bool {
         self.0 & NETDEV_XDP_ACT_RX_SG != 0
+    }
+
+    /// Whether it sends frames that programs of other devices redirect to it.
+    pub const fn takes_redirects(self) -> bool {
+        self.0 & NETDEV_XDP_ACT_NDO_XMIT != 0
     }
 
     /// Whether AF_XDP sockets can have its own receive buffers.
