@@ -18,7 +18,10 @@ use crate::{
         json::{self, Failure, Version},
         style::Style,
     },
-    transaction::{self, Detached, Scope, SettingsLeft, Subject, Wanted, subject},
+    transaction::{
+        self, Detached, Scope, SettingsLeft, Subject, Wanted,
+        subject::{self, Found},
+    },
 };
 
 /// Detach from interfaces: undo everything that attach did to them, and nothing else
@@ -114,16 +117,18 @@ struct Entry {
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     target::enter(args.netns.as_deref())?;
     let journals = Journals::system();
-    let subjects = if args.everywhere {
-        subject::all(Scope::Machine, &journals)?
-    } else if args.all {
-        subject::all(Scope::Here, &journals)?
-    } else if args.gone {
-        subject::all(Scope::Gone, &journals)?
-    } else {
-        named(&args.interfaces, &journals)?
+    let scope = match (args.everywhere, args.all, args.gone) {
+        (true, ..) => Some(Scope::Machine),
+        (_, true, _) => Some(Scope::Here),
+        (.., true) => Some(Scope::Gone),
+        _ => None,
     };
-    let unread = unread(args, &journals)?;
+    let Found { subjects, unread } = match scope {
+        Some(scope) => subject::all(scope, &journals)?,
+        None => Found { subjects: named(&args.interfaces, &journals)?, unread: Vec::new() },
+    };
+    // A journal that cannot be read is of none that is known to be gone.
+    let unread = unread.into_iter().next().filter(|_| !args.keep_settings && !args.gone);
     let (detached, failures) = detach(subjects, args, &journals)?;
     let left = detached.iter().find_map(|outcome| outcome.detached.settings.as_ref()?.error());
     if args.json || !detached.is_empty() || failures.is_empty() {
@@ -145,7 +150,7 @@ fn named(names: &[String], journals: &Journals) -> Result<Vec<Subject>> {
                 }
             }
             Err(error) if error.kind() == Kind::NotFound => {
-                let all = subject::all(Scope::Here, journals)?.into_iter();
+                let all = subject::all(Scope::Here, journals)?.subjects.into_iter();
                 let renamed = all.filter(|subject| {
                     subject.recorded_name == *name && subject.presence.place().is_some()
                 });
@@ -160,14 +165,6 @@ fn named(names: &[String], journals: &Journals) -> Result<Vec<Subject>> {
         subjects.extend(former);
     }
     Ok(subjects)
-}
-
-/// Why not every journal could be read, where all of them are meant.
-fn unread(args: &Args, journals: &Journals) -> Result<Option<Error>> {
-    if !(args.all || args.everywhere) || args.keep_settings {
-        return Ok(None);
-    }
-    Ok(journals.all()?.into_iter().find_map(|(_, journal)| journal.err()))
 }
 
 /// What became of one interface.

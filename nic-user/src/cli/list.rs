@@ -22,7 +22,10 @@ use crate::{
         table::{Align, Table},
         time::rfc3339,
     },
-    transaction::{Subject, subject},
+    transaction::{
+        Subject,
+        subject::{self, Found},
+    },
 };
 
 /// List what is attached where, and where settings were changed
@@ -126,7 +129,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let netns = args.netns.as_deref();
     target::enter(netns)?;
     let journals = Journals::system();
-    let subjects = subject::all(located::scope(netns), &journals)?;
+    let Found { subjects, unread } = subject::all(located::scope(netns), &journals)?;
     let here = namespace::current_cookie()?;
     let changed = |subject| changed(subject, here, netns, &journals).transpose();
     let changed = subjects.iter().filter_map(changed);
@@ -143,7 +146,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     } else {
         table(&document, out)?;
     }
-    Ok(())
+    unread.into_iter().next().map_or(Ok(()), |error| Err(error.into()))
 }
 
 /// What was changed of an interface, if anything was, or waits to be confirmed.

@@ -18,7 +18,10 @@ use crate::{
         json::{self, Failure, ForEach},
         style::Style,
     },
-    transaction::{self, Scope, SettingsLeft, Subject, Wanted, subject},
+    transaction::{
+        self, Scope, SettingsLeft, Subject, Wanted,
+        subject::{self, Found},
+    },
 };
 
 /// Give back every setting that nicctl changed
@@ -120,11 +123,13 @@ impl Restoring<'_> {
 
     /// Every interface of which settings were changed, or wait to be confirmed.
     fn all(&self) -> Result<Vec<(String, Result<Outcome>)>> {
+        let Found { subjects, unread } = subject::all(Scope::Here, self.journals)?;
         let mut outcomes = Vec::new();
-        for subject in subject::all(Scope::Here, self.journals)? {
+        for subject in subjects {
             let outcome = self.subject(&subject).transpose();
             outcomes.extend(outcome.map(|outcome| (subject.name, outcome)));
         }
+        outcomes.extend(unread.into_iter().map(|error| ("an interface".to_owned(), Err(error))));
         Ok(outcomes)
     }
 

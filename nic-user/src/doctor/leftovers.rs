@@ -48,23 +48,23 @@ impl Leftovers {
     /// Reads them.
     pub fn read(journals: &Journals) -> Self {
         let (mut unread, mut damaged) = (Vec::new(), Vec::new());
-        let subjects = subject::all(Scope::Machine, journals).unwrap_or_else(|error| {
-            unread.push(Refusal::from(error.clone()));
-            damaged.push(Refusal::from(error));
-            Vec::new()
-        });
+        let subjects = match subject::all(Scope::Machine, journals) {
+            Ok(found) => {
+                damaged.extend(found.unread.into_iter().map(Refusal::from));
+                found.subjects
+            }
+            Err(error) => {
+                unread.push(Refusal::from(error.clone()));
+                damaged.push(Refusal::from(error));
+                Vec::new()
+            }
+        };
         let half_made = offload::half_made().map(|staged| staged.len()).unwrap_or_else(|error| {
             unread.push(Refusal::from(error));
             0
         });
         let attached = subjects.iter().filter_map(|subject| subject.slot.clone());
         unread.extend(attached.filter_map(|slot| Some(Attachment::of(slot).err()?.into())));
-        match journals.all() {
-            Ok(all) => {
-                damaged.extend(all.into_iter().filter_map(|(_, noted)| Some(noted.err()?.into())));
-            }
-            Err(error) => damaged.push(error.into()),
-        }
         let is_gone = |it: &&Subject| it.slot.is_some() && matches!(it.presence, Presence::Gone);
         Self {
             gone: subjects.iter().filter(is_gone).map(|it| it.recorded_name.clone()).collect(),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     control::{Journals, journal::Noted, kernel_device::boot_id},
-    error::Result,
+    error::{Error, Result},
     nic::{
         Nic,
         census::{Census, Place, Presence},
@@ -92,14 +92,31 @@ pub enum Scope {
     Gone,
 }
 
+/// What was found of interfaces that nicctl did something to.
+#[derive(Debug)]
+pub struct Found {
+    /// The interfaces.
+    pub subjects: Vec<Subject>,
+    /// Why journals cannot be read, of interfaces that may be meant, too.
+    pub unread: Vec<Error>,
+}
+
 /// All interfaces that nicctl did something to.
 ///
 /// # Errors
 ///
 /// The folders of pins or of journals cannot be read, or it cannot be told which network namespaces
-/// there are. What is damaged is told by [`Journals::all`] and [`Attachment::of`].
-pub fn all(scope: Scope, journals: &Journals) -> Result<Vec<Subject>> {
-    within(scope, subjects(pins()?, noted(journals)?.collect())?)
+/// there are. What of attachments is damaged is told by [`Attachment::of`].
+pub fn all(scope: Scope, journals: &Journals) -> Result<Found> {
+    // Each is read once: what could not be read then must not be taken for absent later.
+    let (mut noted, mut unread) = (Vec::new(), Vec::new());
+    for (_, journal) in journals.all()? {
+        match journal {
+            Ok(journal) => noted.push(journal),
+            Err(error) => unread.push(error),
+        }
+    }
+    Ok(Found { subjects: within(scope, subjects(pins()?, noted)?)?, unread })
 }
 
 /// All interfaces that programs of nicctl are attached to, or were.
