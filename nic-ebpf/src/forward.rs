@@ -142,7 +142,7 @@ fn look_for_loop(ctx: &XdpContext, ifindex: u32) {
     let ethernet = unsafe { &*(data as *const [u8; ETHERNET_LEN]) };
     let station = mac(ethernet, 6);
     // SAFETY: nobody holds on to a value; a torn one would be of one word.
-    match unsafe { maps::NIC_STATIONS.get(&station) } {
+    match unsafe { maps::NIC_STATIONS.get(station) } {
         Some(known) if *known == ifindex => {}
         known => {
             if known.is_some()
@@ -152,7 +152,7 @@ fn look_for_loop(ctx: &XdpContext, ifindex: u32) {
                 unsafe { (*counters).moved += 1 };
             }
             // Full, it forgets the oldest.
-            let _ = maps::NIC_STATIONS.insert(&station, &ifindex, 0);
+            let _ = maps::NIC_STATIONS.insert(station, ifindex, 0);
         }
     }
 }
@@ -246,6 +246,8 @@ fn route_ipv4(ctx: &XdpContext, longest: u32, ip: &[u8; IPV4_LEN]) -> u32 {
     let Some(packet) = trimmed::<{ ETHERNET_LEN + IPV4_LEN }>(ctx, total_len.into()) else {
         return NOWHERE;
     };
+    // SAFETY: its bounds were checked, which the verifier sees, and nothing else points into it.
+    let packet = unsafe { &mut *packet };
     packet[22] -= 1;
     // `ip_decrease_ttl` (include/net/ip.h)
     let checksum = u32::from(u16::from_be_bytes([packet[24], packet[25]])) + 0x0100;
@@ -295,6 +297,8 @@ fn route_ipv6(ctx: &XdpContext, longest: u32, ip: &[u8; IPV6_LEN]) -> u32 {
         return NOWHERE;
     }
     let Some(packet) = trimmed::<{ ETHERNET_LEN + IPV6_LEN }>(ctx, len) else { return NOWHERE };
+    // SAFETY: as in `route_ipv4`.
+    let packet = unsafe { &mut *packet };
     packet[21] -= 1;
     address(packet, &to);
     ifindex
@@ -388,7 +392,7 @@ fn lookup(ctx: &XdpContext, to: &mut bpf_fib_lookup) -> i64 {
 
 /// The first `N` bytes of a packet, behind which `len` bytes from its IP header on are left.
 #[inline(always)]
-fn trimmed<'a, const N: usize>(ctx: &'a XdpContext, len: u32) -> Option<&'a mut [u8; N]> {
+fn trimmed<const N: usize>(ctx: &XdpContext, len: u32) -> Option<*mut [u8; N]> {
     let behind = Fragmented::frame_len(ctx) as i32 - (ETHERNET_LEN as u32 + len) as i32;
     if behind > 0 {
         // SAFETY: the helper moves the end; no pointer into the packet is used after it.
@@ -398,11 +402,7 @@ fn trimmed<'a, const N: usize>(ctx: &'a XdpContext, len: u32) -> Option<&'a mut 
         }
     }
     let data = ctx.data();
-    if data + N > ctx.data_end() {
-        return None;
-    }
-    // SAFETY: the bounds were just checked, and the verifier checks that.
-    Some(unsafe { &mut *(data as *mut [u8; N]) })
+    (data + N <= ctx.data_end()).then_some(data as *mut [u8; N])
 }
 
 /// Whether a packet of this length is all there.
