@@ -41,20 +41,20 @@ const WATCH_INTERVAL: Duration = Duration::from_millis(500);
 /// nothing else with them. All others go to the kernel, which answers, looks for neighbours, or
 /// routes them itself: what is for this host, tagged, with options, too long for the way on, at the
 /// end of its hop limit, without route, from a source that cannot be (rp_filter), through a tunnel,
-/// by one way of several, or back out of the interface that it came from. Changes of addresses,
-/// routes, rules, neighbours, MTU and sysctls are followed. It takes net.ipv4.ip_forward, and
-/// net.ipv6.conf.all.forwarding for IPv6. Netfilter, XFRM and programs of TC see only what goes to
-/// the kernel.
+/// by one way of several, or back out of the interface that it came from; and everything at ports of
+/// bridges, bonds and VRFs. Changes of addresses, routes, rules, neighbours, MTU and sysctls are
+/// followed. It takes net.ipv4.ip_forward, and net.ipv6.conf.all.forwarding for IPv6. Netfilter, XFRM
+/// and programs of TC see only what goes to the kernel.
 ///
 /// --in-kernel does the same without rings. Frames that the driver of the other interface does not
 /// take are counted; it is said where the kernel does not tell. A veth takes them if its peer has
 /// GRO or an XDP program.
 ///
 /// Checksums that a sender on this machine left to its NIC are filled in by rings; --in-kernel --l3
-/// leaves such packets to the kernel, and --in-kernel alone passes them on as they are, and says
-/// so. Rings give frames of up to about 3 KB back to the kernel;
-/// longer ones that are not forwarded are dropped and counted. VLAN tags that a NIC takes out of
-/// frames are lost (ethtool -K eth0 rxvlan off).
+/// leaves such packets to the kernel, and --in-kernel alone passes them on as they are, and says so.
+/// Rings give frames of up to about 3 KB back to the kernel; longer ones that are not forwarded are
+/// dropped and counted. VLAN tags that a NIC takes out of frames are lost (ethtool -K eth0 rxvlan
+/// off).
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
