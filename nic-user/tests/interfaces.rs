@@ -108,7 +108,8 @@ fn where_nothing_would_be_different_nothing_is_loaded() {
         assert_eq!(attach(same), (0, false), "{same:?}");
     }
     assert_eq!(programs(), loaded);
-    assert_eq!(run(host, "attach", &[]), "nic-b: unchanged, native mode, single-buffer build\n");
+    let said = run(host, "attach", &[]);
+    assert!(said.starts_with("nic-b: unchanged, native mode, single-buffer build\n"), "{said}");
     // What is missing is attached again, and what would be different is replaced.
     attached::slot(host).detach_link("link_ingress").unwrap();
     for other in [&[][..], &["--split", "off"], &["--pull"], &["--mode", "generic"]] {

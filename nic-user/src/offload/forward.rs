@@ -62,13 +62,14 @@ impl ForwardPrograms {
             let mut ports: DevMapHash<&mut MapData> = map.try_into()?;
             ways.into_iter().try_for_each(|(key, to)| ports.insert(key, to, None, 0))
         })?;
+        // Before the first frame.
+        let counts_not_taken = ifindex_at.is_ok() && object.count_not_taken().is_ok();
         let program = object.forward(if route { FORWARD_PACKETS } else { FORWARD_FRAMES })?;
         let end = |nic: &Nic, program: &mut Xdp| -> Result<End> {
             let mode = attach(program, nic)?;
             Ok(End { name: nic.name().to_owned(), ifindex: nic.ifindex(), mode })
         };
         let ends = [end(nics[0], program)?, end(nics[1], program)?];
-        let counts_not_taken = ifindex_at.is_ok() && object.count_not_taken().is_ok();
         Ok(Self { object, ends, counts_not_taken })
     }
 

@@ -79,10 +79,15 @@ fn busy(holder: Option<u32>) -> Error {
     }
 }
 
-/// The process that holds a lock on this inode, by `/proc/locks`; of several the first.
-pub(super) fn holder(inode: u64) -> Option<u32> {
-    let locks = fs::read_to_string("/proc/locks").ok()?;
-    locks.lines().find_map(|line| {
+fn holder(inode: u64) -> Option<u32> {
+    holders(inode).into_iter().next()
+}
+
+/// The processes that hold locks on this inode, by `/proc/locks`: 0 for one of another namespace of
+/// processes.
+pub(super) fn holders(inode: u64) -> Vec<u32> {
+    let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
+    let holder = |line: &str| {
         // 1: FLOCK  ADVISORY  WRITE 1234 00:1d:1 0 EOF
         let mut fields = line.split_whitespace().skip(1);
         if fields.next()? != "FLOCK" {
@@ -91,7 +96,8 @@ pub(super) fn holder(inode: u64) -> Option<u32> {
         let pid = fields.nth(2)?.parse().ok()?;
         let locked = fields.next()?.rsplit(':').next()?.parse::<u64>().ok()?;
         (locked == inode).then_some(pid)
-    })
+    };
+    locks.lines().filter_map(holder).collect()
 }
 
 #[cfg(test)]

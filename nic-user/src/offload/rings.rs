@@ -13,6 +13,7 @@ use std::{
         fd::{AsRawFd, BorrowedFd},
         linux::fs::MetadataExt,
     },
+    process,
 };
 
 use aya::maps::{Array, Map, MapData, XskMap};
@@ -145,8 +146,8 @@ impl Rings {
     }
 }
 
-/// Refuses to go on if a process has rings at the interface called `name`, whose slot this is: they
-/// would get nothing more, or have its queues.
+/// Refuses to go on if another process has rings at the interface called `name`, whose slot this is:
+/// they would get nothing more, or have its queues.
 pub fn refuse_if_used(name: &str, slot: &Slot) -> Result<()> {
     if !slot.exists()? {
         return Ok(());
@@ -154,15 +155,19 @@ pub fn refuse_if_used(name: &str, slot: &Slot) -> Result<()> {
     let directory = slot.open_directory()?;
     match directory.try_lock() {
         Ok(()) => Ok(()),
-        Err(TryLockError::WouldBlock) => Err(used(name, holder(&directory))),
+        Err(TryLockError::WouldBlock) => refuse_others(name, &directory),
         Err(TryLockError::Error(error)) => Err(in_lock(error)),
     }
 }
 
-/// The process that has rings there, by `/proc/locks`: none where it is in another namespace of
-/// processes.
-fn holder(directory: &File) -> Option<u32> {
-    lock::holder(directory.metadata().ok()?.st_ino()).filter(|pid| *pid != 0)
+fn refuse_others(name: &str, directory: &File) -> Result<()> {
+    let inode = directory.metadata().map_err(in_lock)?.st_ino();
+    let holders = lock::holders(inode);
+    let own = process::id();
+    match holders.iter().find(|&&holder| holder != own) {
+        None if holders.contains(&own) => Ok(()),
+        other => Err(used(name, other.copied().filter(|&pid| pid != 0))),
+    }
 }
 
 fn used(name: &str, pid: Option<u32>) -> Error {
