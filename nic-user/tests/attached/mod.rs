@@ -4,6 +4,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use nic_user::lab::{Host, Lab};
@@ -204,6 +205,15 @@ pub fn assert_adds_up(stats: &Value) {
         assert_eq!(in_bins(rx, "/header_lengths"), packets);
         let bytes = ["/copied_bytes", "/spared_bytes"].map(|part| number(rx, part));
         assert_eq!(bytes.iter().sum::<u64>(), number(rx, "/bytes"));
+    }
+}
+
+/// Sets a flag when it is dropped, also by a panic.
+pub struct AtEnd<'a>(pub &'a AtomicBool);
+
+impl Drop for AtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
