@@ -247,10 +247,24 @@ impl HeaderInfo {
     }
 }
 
-/// UDP destination ports of tunnels: VXLAN, Linux's older VXLAN port, VXLAN-GPE, GENEVE, GTP-U.
+/// UDP destination ports of tunnels.
+pub mod tunnel_port {
+    /// VXLAN.
+    pub const VXLAN: u16 = 4789;
+    /// VXLAN, as Linux first had it.
+    pub const OLD_VXLAN: u16 = 8472;
+    /// VXLAN-GPE.
+    pub const VXLAN_GPE: u16 = 4790;
+    /// GENEVE.
+    pub const GENEVE: u16 = 6081;
+    /// GTP-U.
+    pub const GTP_U: u16 = 2152;
+}
+
 #[inline(always)]
 const fn is_tunnel_port(port: u16) -> bool {
-    matches!(port, 4789 | 8472 | 4790 | 6081 | 2152)
+    use tunnel_port::{GENEVE, GTP_U, OLD_VXLAN, VXLAN, VXLAN_GPE};
+    matches!(port, VXLAN | OLD_VXLAN | VXLAN_GPE | GENEVE | GTP_U)
 }
 
 /// Bytes that the walk counts for a transport header of fixed size (`__skb_get_poff`); 0 for a

@@ -20,7 +20,7 @@ pub struct AttachRecord {
     pub netns: u64,
     /// Interface index in that namespace.
     pub ifindex: u32,
-    /// XDP mode: `XDP_FLAGS_DRV_MODE`, `XDP_FLAGS_SKB_MODE` or `XDP_FLAGS_HW_MODE`.
+    /// XDP mode: `XDP_FLAGS_DRV_MODE`, `XDP_FLAGS_SKB_MODE` or `XDP_FLAGS_HW_MODE`; 0 at TC alone.
     pub mode: u32,
     /// Entries of the maps of receive counters.
     pub rx_queues: u32,
@@ -28,6 +28,9 @@ pub struct AttachRecord {
     pub tx_queues: u32,
     /// Options as bits: [`AttachRecord::PULL`] and its like.
     pub options: u64,
+    /// Hash of the object and of all that was fixed when it was loaded: the same programs have the
+    /// same.
+    pub loaded_as: u64,
     /// Name of the interface when it was attached, padded with zeros (`IFNAMSIZ`).
     pub name: [u8; 16],
     /// Version of the nicctl that loaded the programs, padded with zeros.
@@ -52,6 +55,11 @@ impl AttachRecord {
     pub const OWN_QDISC: u64 = 1 << 4;
     /// Attached by a user of rings: the last of them to close detaches.
     pub const FOR_RINGS: u64 = 1 << 5;
+    /// XDP was added by a user of rings: the last of them to close leaves TC alone.
+    pub const XDP_FOR_RINGS: u64 = 1 << 6;
+    /// There were several transmit queues when the programs were loaded, so TC egress guesses which
+    /// the stack will pick.
+    pub const GUESSES_TX_QUEUE: u64 = 1 << 7;
 
     /// Nothing attached.
     pub const EMPTY: Self = Self {
@@ -64,6 +72,7 @@ impl AttachRecord {
         rx_queues: 0,
         tx_queues: 0,
         options: 0,
+        loaded_as: 0,
         name: [0; 16],
         version: [0; 16],
     };
@@ -79,4 +88,4 @@ impl AttachRecord {
 unsafe impl aya::Pod for AttachRecord {}
 
 layout!(AttachRecord: layout, attached_at, loaded_at, netns, ifindex, mode, rx_queues, tx_queues,
-    options, name, version);
+    options, loaded_as, name, version);

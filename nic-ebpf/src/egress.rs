@@ -1,16 +1,23 @@
 //! TC egress: what the stack sends, before segmentation.
 
 use aya_ebpf::{bindings::__sk_buff, helpers::generated::bpf_get_hash_recalc, programs::TcContext};
-use nic_common::headers::{HeaderInfo, protocol};
+use nic_common::{
+    frame::{Fields, Frame},
+    headers::{Flags, HeaderInfo, ethertype, protocol, tunnel_port},
+};
 
 use crate::{
     maps,
-    packet::{Direct, Skb},
+    packet::{Anywhere, Direct, Skb},
     walk::Walkable,
 };
 
 /// Above this a packet is a BIG TCP one (`GSO_LEGACY_MAX_SIZE`, include/linux/netdevice.h).
 const LEGACY_MAX_SIZE: u32 = 65536;
+const UDP_LEN: u32 = 8;
+/// Of VXLAN, VXLAN-GPE, GENEVE and GTP-U, without options.
+const TUNNEL_LEN: u32 = 8;
+const ETHERNET_LEN: u32 = 14;
 
 /// Counts one packet.
 #[inline(always)]
@@ -24,12 +31,13 @@ pub fn count(ctx: &TcContext) {
         Some(info) => info,
         None => Skb::new(ctx.skb.skb).uncommon_headers(skb.len),
     };
+    let jumbo = if skb.len > LEGACY_MAX_SIZE { jumbo_option_len(ctx, &info) } else { 0 };
     counters.packets += 1;
-    counters.bytes += u64::from(skb.len);
-    counters.header_bytes += u64::from(info.header_len);
+    counters.bytes += u64::from(skb.len - jumbo);
+    counters.header_bytes += u64::from(info.header_len - jumbo);
     if skb.gso_size > 0 {
         let segments = u64::from(skb.gso_segs);
-        match info.l4.raw() {
+        match segmented(ctx, &info) {
             protocol::TCP => {
                 counters.gso_tcp_packets += 1;
                 counters.gso_tcp_segments += segments;
@@ -43,6 +51,77 @@ pub fn count(ctx: &TcContext) {
     }
     if skb.len > LEGACY_MAX_SIZE {
         counters.over_64k += 1;
+    }
+}
+
+/// Bytes of the hop-by-hop header that the stack puts into BIG TCP packets over IPv6 before Linux
+/// 7.0, and that is taken out again in front of the wire (`ipv6_has_hopopt_jumbo`, include/net/ipv6.h).
+#[inline(always)]
+fn jumbo_option_len(ctx: &TcContext, info: &HeaderInfo) -> u32 {
+    const LEN: u32 = 8;
+    const JUMBO: u8 = 0xc2;
+    let headers = Anywhere(Direct::skb(ctx)).header::<44>(info.l3_offset);
+    let is_jumbo = info.l3 == ethertype::IPV6
+        && headers.is_some_and(|it| {
+            it.u8(6) == protocol::HOP_BY_HOP
+                && it.u8(40) == protocol::TCP
+                && it.u8(41) == 0
+                && it.u8(42) == JUMBO
+        });
+    if is_jumbo { LEN } else { 0 }
+}
+
+/// The protocol that a super-packet is segmented by: behind the port of a UDP tunnel, that of the
+/// packet inside. The kernel does not tell a program which it is (`gso_type`), but its tunnels have
+/// all their headers in the linear part, and what a socket segments (`UDP_SEGMENT`) has its payload
+/// elsewhere (`__ip_append_data`, net/ipv4/ip_output.c).
+#[inline(always)]
+fn segmented(ctx: &TcContext, info: &HeaderInfo) -> u8 {
+    let outer = info.l4.raw();
+    if outer == protocol::UDP && info.flags.any(Flags::TUNNEL) {
+        inner_protocol(ctx, info.l4_offset).unwrap_or(outer)
+    } else {
+        outer
+    }
+}
+
+/// The IP protocol in the tunnel whose UDP header starts at `at`.
+#[inline(always)]
+fn inner_protocol(ctx: &TcContext, at: u32) -> Option<u8> {
+    let frame = || Anywhere(Direct::skb(ctx));
+    let outer = frame().header::<{ (UDP_LEN + TUNNEL_LEN) as usize }>(at)?;
+    let mut at = at + UDP_LEN + TUNNEL_LEN;
+    let mut ethertype = match outer.be16(2) {
+        tunnel_port::VXLAN | tunnel_port::OLD_VXLAN => ethertype::TEB,
+        tunnel_port::VXLAN_GPE => match outer.u8(11) {
+            1 => ethertype::IPV4,
+            2 => ethertype::IPV6,
+            3 => ethertype::TEB,
+            _ => return None,
+        },
+        tunnel_port::GENEVE => {
+            at += u32::from(outer.u8(8) & 0x3f) * 4;
+            outer.be16(10)
+        }
+        tunnel_port::GTP_U => {
+            // Sequence number, N-PDU number and next extension come together, if at all.
+            at += if outer.u8(8) & 7 != 0 { 4 } else { 0 };
+            match frame().header::<1>(at)?.u8(0) >> 4 {
+                4 => ethertype::IPV4,
+                6 => ethertype::IPV6,
+                _ => return None,
+            }
+        }
+        _ => return None,
+    };
+    if ethertype == ethertype::TEB {
+        ethertype = frame().header::<{ ETHERNET_LEN as usize }>(at)?.be16(12);
+        at += ETHERNET_LEN;
+    }
+    match ethertype {
+        ethertype::IPV4 => Some(frame().header::<20>(at)?.u8(9)),
+        ethertype::IPV6 => Some(frame().header::<40>(at)?.u8(6)),
+        _ => None,
     }
 }
 

@@ -1,6 +1,6 @@
 //! The bytes of a packet in BPF: by pointer where they are linear, by helper where they may not be.
 
-use core::mem::MaybeUninit;
+use core::{cell::Cell, mem::MaybeUninit};
 
 use aya_ebpf::{
     bindings::{__sk_buff, bpf_hdr_start_off::BPF_HDR_START_MAC, xdp_md},
@@ -244,16 +244,18 @@ impl Buffers for Direct {
 }
 
 /// A frame that may go on in fragments.
-#[derive(Clone, Copy)]
 pub struct Fragmented {
     ctx: *mut xdp_md,
     linear: Direct,
+    /// Its length, as soon as it is known: the helper that tells it is a call, which costs as much
+    /// as everything else where returns are mitigated. 0 until then.
+    len: Cell<u32>,
 }
 
 impl Buffers for Fragmented {
     #[inline(always)]
     fn of(ctx: &XdpContext) -> Self {
-        Self { ctx: ctx.ctx, linear: Direct::of(ctx) }
+        Self { ctx: ctx.ctx, linear: Direct::of(ctx), len: Cell::new(0) }
     }
 }
 
@@ -262,15 +264,20 @@ impl Frame for Fragmented {
 
     #[inline(always)]
     fn len(&self) -> u32 {
-        // SAFETY: the helper only reads from the context.
-        unsafe { bpf_xdp_get_buff_len(self.ctx) as u32 }
+        if self.len.get() == 0 {
+            // SAFETY: the helper only reads from the context.
+            self.len.set(unsafe { bpf_xdp_get_buff_len(self.ctx) as u32 });
+        }
+        self.len.get()
     }
 
-    /// A frame that ends with its packet does not go on in fragments. The helper is a call, which
-    /// costs as much as everything else where returns are mitigated.
+    /// A frame that ends with its packet does not go on in fragments.
     #[inline(always)]
     fn len_if_packet_ends_at(&self, end: u32) -> u32 {
-        if end == self.linear.len { end } else { self.len() }
+        if end == self.linear.len {
+            self.len.set(end);
+        }
+        self.len()
     }
 
     #[inline(always)]

@@ -15,6 +15,8 @@ pub enum Kind {
     NotFound = 3,
     /// The process lacks a privilege.
     NotPermitted = 4,
+    /// A profile is not for this interface.
+    NotMatched = 7,
 }
 
 /// An error to show to a user.

@@ -251,15 +251,25 @@ fn nothing_goes_uncounted_while_programs_are_replaced() {
                 }
             });
             let reader = scope.spawn(|| watch_counters(lab.b(), &done));
-            for _ in 0..TIMES {
-                attached.again(&[]);
+            let at_end = AtEnd(&done);
+            for _ in 0..TIMES / 2 {
+                ["--log=on", "--log=off"].iter().for_each(|log| drop(attached.again(&[log])));
             }
-            done.store(true, Ordering::Relaxed);
+            drop(at_end);
             traffic.join().unwrap();
             assert!(reader.join().unwrap() > TIMES);
         });
         let stats = attached.settled();
         assert!(number(&stats["total"], "/rx/packets") > 400);
+    }
+}
+
+/// Sets a flag when it is dropped, also by a panic.
+struct AtEnd<'a>(&'a AtomicBool);
+
+impl Drop for AtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 

@@ -52,6 +52,33 @@ fn help_of_every_command_has_examples_and_exit_codes() {
 }
 
 #[test]
+fn every_refusal_of_a_command_that_is_to_print_json_is_a_document() {
+    let schema = json(&stdout(&["schema", "error"]));
+    for (args, code) in [
+        (&["show", "nic-none", "--json"][..], 3),
+        (&["show", "--json"], 2),
+        (&["set", "lo", "--json"], 2),
+        (&["set", "lo", "ring.rxx=1", "--json"], 2),
+        (&["plan", "lo", "--profile", "/nowhere", "--json"], 1),
+        (&["stats", "nic-none", "--json"], 3),
+        (&["attach", "nic-none", "--json"], 3),
+        (&["detach", "nic-none", "--json"], 3),
+        (&["decode", "--json", "/nowhere"], 1),
+        (&["doctor", "nic-none", "--json"], 3),
+        (&["bench", "compare", "/nowhere", "/nowhere", "--json"], 1),
+    ] {
+        let output = nicctl(args);
+        let document = json(&String::from_utf8_lossy(&output.stdout));
+        assert_eq!(schema::mismatch(&schema, &document), None, "{args:?}: {document}");
+        let said = &document["error"];
+        assert_eq!((output.status.code(), &said["code"]), (Some(code), &code.into()), "{args:?}");
+        // What is said to people is the same.
+        let message = said["message"].as_str().unwrap().lines().next().unwrap();
+        assert!(String::from_utf8_lossy(&output.stderr).contains(message), "{args:?}");
+    }
+}
+
+#[test]
 fn the_readme_has_the_exit_codes_of_help() {
     let readme = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md")).unwrap();
     let rows = readme.lines().skip_while(|line| *line != "| exit code | meaning |").skip(2);
@@ -86,7 +113,15 @@ fn every_schema_is_listed_and_has_a_version() {
     for name in names {
         let schema = json(&stdout(&["schema", name]));
         // A profile is what a user writes, and has none.
-        let versioned = schema["properties"]["version"]["const"].is_u64();
+        let has_version = |schema: &Value| schema["properties"]["version"]["const"].is_u64();
+        // One document, or one of several.
+        let versioned = match schema["anyOf"].as_array() {
+            Some(each) => each.iter().all(|one| {
+                let name = one["$ref"].as_str().unwrap().trim_start_matches('#');
+                has_version(schema.pointer(name).unwrap())
+            }),
+            None => has_version(&schema),
+        };
         assert_eq!(versioned, name != "profile", "{schema}");
     }
 }

@@ -5,6 +5,7 @@ mod common;
 mod tap;
 
 use std::{
+    fs,
     process::{Command, Output, Stdio},
     thread,
     time::{Duration, Instant},
@@ -92,6 +93,96 @@ fn what_is_set_is_so_and_restored() {
     assert_eq!(settings(host), before);
     let again = run(host, "restore", &[]);
     assert_eq!(again, format!("{}: nicctl has changed nothing\n", host.interface()));
+}
+
+/// Names of several interfaces of `host`, one of which is longer than all others.
+fn with_another_pair(host: &Host) -> [&'static str; 2] {
+    let end = |name| VethEnd { name, queues: 2, mtu: 1500, netns: None };
+    host.links(|links| links.add_veth(end("nic-c"), end("nic-d"))).unwrap();
+    ["nic-c", "nic-d"]
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn several_interfaces_are_changed_together_or_not_at_all() {
+    needs_root!();
+    let lab = lab();
+    let host = lab.a();
+    with_another_pair(host);
+    let in_netns =
+        |args: &[&str]| nicctl(&[args, &["--netns", host.netns_name(), "--json"]].concat());
+    let mtus = || -> Vec<u64> {
+        let shown = json(&in_netns(&["show", "nic-c", "nic-d"]));
+        let shown = shown["interfaces"].as_array().unwrap().clone();
+        shown.iter().map(|one| value(&one["settings"], "link.mtu").as_u64().unwrap()).collect()
+    };
+    let set: &[&str] = &["set", "nic-c", "nic-d", "nic-c", "link.mtu=1400"];
+    let plan = json(&in_netns(&[set, &["--dry-run"]].concat()));
+    assert_eq!(plan["interfaces"].as_array().unwrap().len(), 2);
+    // What the second cannot do, the first does not do either.
+    for refused in ["nic-c nic-d link.mtu=1400 channels.rx=500", "nic-c nic-x link.mtu=1400"] {
+        let words: Vec<_> = ["set"].into_iter().chain(refused.split(' ')).collect();
+        let output = in_netns(&words);
+        let document = json(&output);
+        assert_eq!(document["error"]["code"], output.status.code().unwrap(), "{document}");
+        assert_eq!(mtus(), [1500, 1500]);
+    }
+    let done = json(&in_netns(set));
+    let changed = |one: &Value| one["changed"] == true && one["applied"] == true;
+    assert!(done["interfaces"].as_array().unwrap().iter().all(changed), "{done}");
+    assert_eq!(mtus(), [1400, 1400]);
+    let listed = json(&in_netns(&["list"]));
+    let listed = listed["settings"].as_array().unwrap();
+    let of = |one: &Value| (one["name"].to_string(), one["count"].as_u64(), one["gone"].as_bool());
+    let mut listed: Vec<_> = listed.iter().map(of).collect();
+    listed.sort();
+    let expected = ["nic-c", "nic-d"].map(|name| (format!("{name:?}"), Some(1), Some(false)));
+    assert_eq!(listed, expected);
+    let back = json(&in_netns(&["restore", "--all"]));
+    assert_eq!(back["interfaces"].as_array().unwrap().len(), 2, "{back}");
+    assert_eq!(mtus(), [1500, 1500]);
+    assert_eq!(json(&in_netns(&["restore", "--all"]))["interfaces"], Value::Array(Vec::new()));
+}
+
+#[test]
+fn all_is_every_interface_but_loopback_and_passes_over_what_cannot_be_meant() {
+    needs_root!();
+    let lab = lab();
+    let host = lab.a();
+    with_another_pair(host);
+    let in_netns =
+        |args: &[&str]| nicctl(&[args, &["--netns", host.netns_name(), "--json"]].concat());
+    let names = |document: &Value, key: &str| {
+        let all = document["interfaces"].as_array().unwrap().iter();
+        let mut names: Vec<_> = all.map(|one| one[key].as_str().unwrap().to_owned()).collect();
+        names.sort();
+        names
+    };
+    let all = ["nic-a", "nic-c", "nic-d"];
+    assert_eq!(names(&json(&in_netns(&["show", "--all"])), "name"), all);
+    // A veth has no rings of hardware: that is no reason to refuse the rest.
+    let set = in_netns(&["set", "--all", "coalesce.rx-usecs=50", "feature.gro=on"]);
+    assert_eq!(set.status.code(), Some(0), "{set:?}");
+    assert_eq!(names(&json(&set), "interface"), all);
+    in_netns(&["restore", "--all"]);
+
+    let profile = tempfile::NamedTempFile::new().unwrap();
+    let path = profile.path().to_str().unwrap();
+    let apply = |matching: &str, more: &[&str]| {
+        fs::write(profile.path(), format!("[match]\n{matching}\n[link]\nmtu = 1400\n")).unwrap();
+        in_netns(&[&["apply", "--profile", path], more].concat())
+    };
+    let some = apply("name = \"nic-[cd]\"", &["--all"]);
+    assert_eq!(some.status.code(), Some(7), "brackets are no pattern: {some:?}");
+    let some = apply("name = \"nic-?\"\nmin-speed = 1", &["--all", "--detailed-exitcode"]);
+    assert_eq!(some.status.code(), Some(5), "{some:?}");
+    in_netns(&["restore", "--all"]);
+    let one = apply("driver = \"mlx5_core\"", &["nic-c"]);
+    assert_eq!((one.status.code(), &json(&one)["error"]["code"]), (Some(7), &7.into()));
+    assert!(json(&one)["error"]["message"].as_str().unwrap().contains("is not for nic-c"));
 }
 
 #[test]

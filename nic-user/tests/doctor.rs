@@ -47,11 +47,14 @@ fn a_lab_is_healthy_and_the_document_is_what_its_schema_says() {
     }
     assert_eq!(findings(machine, "programs"), ["ok the kernel takes all 6, frags included"]);
     let veth = &document["interfaces"][0]["findings"];
-    let attach = "ok would be attached in native mode, with the single-buffer build";
-    assert_eq!(findings(veth, "attach"), [attach]);
+    let attach = "ok would be attached in tc mode: bulk TCP through a veth";
+    assert!(findings(veth, "attach")[0].starts_with(attach), "{veth}");
     assert!(findings(veth, "driver")[0].starts_with("ok veth "));
     let loopback = &document["interfaces"][1]["findings"];
-    assert!(findings(loopback, "attach")[0].starts_with("ok would be attached in generic mode"));
+    assert!(
+        findings(loopback, "attach")[0]
+            .starts_with("ok would be attached in tc mode: lo does not run")
+    );
     // Nothing was attached.
     assert!(attached::nic(lab.b(), "nic-b").xdp().is_empty());
 }
@@ -74,7 +77,7 @@ fn what_is_attached_and_what_was_set_is_told() {
     attached::run(host, "attach", &["--profile", "big-tcp"]);
     let output = document(&doctor(host, &["nic-b", "--json"]));
     let attach = findings(&output["interfaces"][0]["findings"], "attach");
-    assert!(attach[0].starts_with("ok is attached in native mode"), "{attach:?}");
+    assert!(attach[0].starts_with("ok is attached in tc mode"), "{attach:?}");
     let restore = "settings of nic-b (attach) can be given back: nicctl restore nic-b";
     let journals = findings(&output["machine"], "journals");
     assert!(journals.iter().any(|found| found.ends_with(restore)), "{journals:?}");
@@ -82,12 +85,12 @@ fn what_is_attached_and_what_was_set_is_told() {
 }
 
 #[test]
-fn a_program_of_others_is_a_problem() {
+fn a_program_of_others_is_told() {
     needs_root!();
     let lab = Lab::new(Shape::default()).unwrap();
     let host = lab.b();
     // One that nicctl put there, and does not know any more.
-    attached::run(host, "attach", &[]);
+    attached::run(host, "attach", &["--mode", "native"]);
     let key = attached::slot(host).key;
     let pins = format!("/sys/fs/bpf/nicctl/{key}");
     let hidden = format!("/sys/fs/bpf/nic-hidden-{key}");
@@ -95,12 +98,10 @@ fn a_program_of_others_is_a_problem() {
     let output = doctor(host, &["nic-b", "--json"]);
     std::fs::rename(&hidden, &pins).unwrap();
     attached::run(host, "detach", &[]);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("one problem keeps nicctl from"));
     let document = document(&output);
-    assert_eq!(document["healthy"], false);
     let attach = findings(&document["interfaces"][0]["findings"], "attach");
-    assert!(attach[0].starts_with("problem attach to nic-b: nic-b has a native XDP"), "{attach:?}");
+    let beside = "ok would be attached in tc mode: nic-b has a native XDP program";
+    assert!(attach[0].starts_with(beside), "{attach:?}");
 }
 
 #[test]

@@ -462,7 +462,7 @@ fn what_makes_no_sense_is_refused_with_the_way_out() {
     };
     assert!(refused(&["nic-b", "nic-b"]).contains("cannot forward from nic-b to itself"));
     assert!(refused(&["nic-b", "nic-x"]).contains("nic-x"));
-    attached::run(three.middle(), "attach", &[]);
+    attached::run(three.middle(), "attach", &["--mode", "native"]);
     let error = refused(&["nic-b", "nic-c", "--in-kernel"]);
     assert!(error.contains("nic-b has an XDP program already"), "{error}");
     assert!(error.contains("nicctl detach nic-b"), "{error}");

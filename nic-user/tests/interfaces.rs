@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use attached::{nic, nicctl, number, run, succeeded};
+use attached::{nic, nicctl, number, on, run, succeeded};
 use aya::Ebpf;
 use aya::programs::tc::{NlOptions, TcAttachOptions, TcHandle};
 use aya::programs::{SchedClassifier, TcAttachType};
@@ -17,10 +17,12 @@ use nic_common::policy::CopyPolicy;
 use nic_user::lab::bpf::map::Counters;
 use nic_user::lab::traffic::{self, IpVersion};
 use nic_user::lab::{Host, Lab, Shape};
+use nic_user::netlink::link::XdpMode;
 use nic_user::netlink::link_edit::VethEnd;
 use nic_user::netlink::qdisc::Clsact;
+use nic_user::nic::mode::Mode;
 use nic_user::nic::namespace::NAMED_DIR;
-use nic_user::offload::{self, Attached, Lock, ModeWanted, Options};
+use nic_user::offload::{self, Attached, Effect, Lock, ModeWanted, Options};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, setns, unshare};
 use serde_json::Value;
@@ -63,7 +65,7 @@ fn several_interfaces_at_once_are_all_or_none() {
     assert!(entries(host, &["list"]).is_empty());
 
     let all = ["nic-b", "nic-c", "nic-d"];
-    let attached = entries(host, &[&["attach"], &all[..]].concat());
+    let attached = entries(host, &[&["attach", "--mode", "native"], &all[..]].concat());
     assert_eq!(names(&attached), all);
     let mut listed = entries(host, &["list"]);
     listed.sort_by_key(|entry| entry["name"].to_string());
@@ -85,14 +87,49 @@ fn several_interfaces_at_once_are_all_or_none() {
 }
 
 #[test]
-fn the_second_attach_upgrades_and_the_second_detach_does_nothing() {
+fn where_nothing_would_be_different_nothing_is_loaded() {
+    needs_root!();
+    let lab = Lab::new(Shape::default()).unwrap();
+    let host = lab.b();
+    let attach = |args: &[&str]| {
+        let args = [args, &["--json", "--detailed-exitcode"]].concat();
+        let output = nicctl(&on(host, "attach", &args));
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        (exit_code(&output), document["interfaces"][0]["changed"].as_bool().unwrap())
+    };
+    let programs = || {
+        let listed = &entries(host, &["list"])[0];
+        ["xdp_program", "ingress_program", "egress_program"].map(|program| listed[program].clone())
+    };
+    assert_eq!(attach(&["--dry-run"]), (5, true));
+    assert_eq!(attach(&["--rx-copybreak", "100"]), (5, true));
+    let loaded = programs();
+    for same in [&[][..], &["--rx-copybreak", "100"], &["--mode", "native"], &["--dry-run"]] {
+        assert_eq!(attach(same), (0, false), "{same:?}");
+    }
+    assert_eq!(programs(), loaded);
+    assert_eq!(run(host, "attach", &[]), "nic-b: unchanged, native mode, single-buffer build\n");
+    // What is missing is attached again, and what would be different is replaced.
+    attached::slot(host).detach_link("link_ingress").unwrap();
+    for other in [&[][..], &["--split", "off"], &["--pull"], &["--mode", "generic"]] {
+        assert_eq!(attach(other), (5, true), "{other:?}");
+        assert_eq!(attach(other), (0, false), "{other:?}");
+    }
+    // The programs know how many queues there are.
+    run(host, "set", &["channels.tx=2"]);
+    assert_eq!(attach(&[]), (5, true));
+    run(host, "detach", &[]);
+}
+
+#[test]
+fn attaching_otherwise_upgrades_and_the_second_detach_does_nothing() {
     needs_root!();
     let lab = Lab::new(Shape::default()).unwrap();
     let before = attached::both(&lab);
-    assert!(run(lab.b(), "attach", &[]).contains("nic-b: attached"));
+    assert!(run(lab.b(), "attach", &["--mode", "native"]).contains("nic-b: attached"));
     let [first] = &entries(lab.b(), &["list"])[..] else { panic!("one") };
     send(&lab, 10);
-    assert!(run(lab.b(), "attach", &[]).contains("nic-b: upgraded"));
+    assert!(run(lab.b(), "attach", &["--log"]).contains("nic-b: upgraded"));
     let [second] = &entries(lab.b(), &["list"])[..] else { panic!("one") };
     assert_eq!(first["attached_at"], second["attached_at"]);
     assert_ne!(first["xdp_program"], second["xdp_program"]);
@@ -125,7 +162,7 @@ fn netns_exec(host: &Host, args: &[&str]) -> Output {
 fn what_ip_netns_exec_attached_is_there_for_everybody() {
     needs_root!();
     let lab = Lab::new(Shape::default()).unwrap();
-    succeeded(netns_exec(lab.b(), &["attach", "nic-b"]));
+    succeeded(netns_exec(lab.b(), &["attach", "nic-b", "--mode", "native"]));
     assert_eq!(names(&entries(lab.b(), &["list"])), ["nic-b"]);
     send(&lab, 10);
     // By the name of the namespace from outside, as the only one there is from inside.
@@ -135,7 +172,7 @@ fn what_ip_netns_exec_attached_is_there_for_everybody() {
     let inside = succeeded(netns_exec(lab.b(), &["stats", "nic-b", "--json"]));
     let inside: Value = serde_json::from_str(&inside).unwrap();
     assert!(number(&inside, "/interfaces/0/total/rx/packets") >= 10);
-    assert!(succeeded(netns_exec(lab.b(), &["attach", "nic-b"])).contains("upgraded"));
+    assert!(succeeded(netns_exec(lab.b(), &["attach", "nic-b", "--log"])).contains("upgraded"));
     assert!(number(&attached::stats(lab.b())["total"], "/rx/packets") >= 10);
     assert_eq!(succeeded(netns_exec(lab.b(), &["detach", "nic-b"])), "nic-b: detached\n");
     assert!(entries(lab.b(), &["list"]).is_empty());
@@ -148,7 +185,7 @@ fn a_renamed_interface_goes_by_its_new_name() {
     let lab = Lab::new(Shape::default()).unwrap();
     let host = lab.b();
     let netns = ["--netns", host.netns_name()];
-    run(host, "attach", &[]);
+    run(host, "attach", &["--mode", "native"]);
     send(&lab, 10);
     attached::rename(host, "nic-new");
     let on = |verb: &str, name: &str| nicctl(&[&[verb, name], &netns[..]].concat());
@@ -171,7 +208,7 @@ fn a_vanished_interface_is_called_gone_and_a_new_one_of_its_name_is_another() {
     needs_root!();
     let lab = Lab::new(Shape::default()).unwrap();
     let (a, b) = (lab.a(), lab.b());
-    run(b, "attach", &[]);
+    run(b, "attach", &["--mode", "native"]);
     let old = b.ifindex();
     a.links(|links| links.delete(a.ifindex())).unwrap();
 
@@ -207,12 +244,14 @@ fn pins_of_a_vanished_interface_are_detached_by_its_name() {
     assert_eq!(exit_code(&again), 3);
 }
 
+const NATIVE: Mode = Mode::Xdp(XdpMode::Native);
+
 /// Attaches through the library, with filters of a clsact qdisc.
-fn attach_clsact(host: &Host) -> Attached {
+fn attach_clsact(host: &Host, mode: Mode) -> Attached {
     let attach = || {
         let lock = Lock::take(|_| {})?;
         let policy = |base: CopyPolicy| base;
-        let mode = ModeWanted::Auto;
+        let mode = ModeWanted::Only(mode);
         let options = Options {
             mode,
             policy: &policy,
@@ -262,7 +301,7 @@ fn clsact_filters_count_are_upgraded_and_go() {
     needs_root!();
     let lab = Lab::new(Shape::default()).unwrap();
     let host = lab.b();
-    assert!(!attach_clsact(host).upgraded);
+    assert_eq!(attach_clsact(host, NATIVE).effect, Effect::Attached);
     assert_eq!(clsact(host), (true, true));
     assert_eq!(entries(host, &["list"])[0]["tc"], "clsact");
     let counted = || {
@@ -273,7 +312,8 @@ fn clsact_filters_count_are_upgraded_and_go() {
     };
     assert!(counted().iter().all(|&packets| packets >= 100));
     // The command keeps what it finds.
-    assert!(run(host, "attach", &[]).contains("upgraded"));
+    assert!(run(host, "attach", &[]).contains("unchanged"));
+    assert!(run(host, "attach", &["--log"]).contains("upgraded"));
     assert_eq!(entries(host, &["list"])[0]["tc"], "clsact");
     let after = counted();
     assert!(after.iter().all(|&packets| (200..220).contains(&packets)), "{after:?}");
@@ -282,11 +322,33 @@ fn clsact_filters_count_are_upgraded_and_go() {
 }
 
 #[test]
+fn filters_alone_are_an_attachment_until_their_interface_goes() {
+    needs_root!();
+    let lab = Lab::new(Shape::default()).unwrap();
+    let host = lab.b();
+    attach_clsact(host, Mode::Tc);
+    let listed = || entries(host, &["list"])[0].clone();
+    assert_eq!((&listed()["mode"], &listed()["stale"]), (&"tc".into(), &false.into()));
+    send(&lab, 100);
+    assert!(number(&attached::stats(host)["total"], "/ingress/packets") >= 100);
+    assert!(run(host, "attach", &["--mode", "native"]).contains("upgraded"));
+    assert!(run(host, "attach", &["--mode", "tc"]).contains("upgraded"));
+    assert!(number(&attached::stats(host)["total"], "/ingress/packets") >= 100);
+    run(host, "detach", &[]);
+    assert_eq!(clsact(host), (false, false));
+
+    attach_clsact(host, Mode::Tc);
+    lab.a().links(|links| links.delete(lab.a().ifindex())).unwrap();
+    assert_eq!((&listed()["mode"], &listed()["stale"]), (&"gone".into(), &true.into()));
+    assert_eq!(run(host, "detach", &[]), "nic-b: detached\n");
+}
+
+#[test]
 fn filters_whose_record_cannot_be_read_are_not_taken_for_none() {
     needs_root!();
     let lab = Lab::new(Shape::default()).unwrap();
     let host = lab.b();
-    attach_clsact(host);
+    attach_clsact(host, NATIVE);
     let slot = attached::slot(host);
     let (record, aside) = (slot.pin("record"), slot.pin("aside"));
     fs::rename(&record, &aside).unwrap();
@@ -308,12 +370,12 @@ fn a_clsact_qdisc_of_somebody_else_stays() {
     let host = lab.b();
     let add = || Clsact::open().unwrap().add(host.ifindex()).unwrap();
     assert!(host.run(add).unwrap());
-    attach_clsact(host);
+    attach_clsact(host, NATIVE);
     run(host, "detach", &[]);
     assert_eq!(clsact(host), (true, false));
 
     add_foreign_filter(host);
-    attach_clsact(host);
+    attach_clsact(host, NATIVE);
     run(host, "detach", &[]);
     assert_eq!(clsact(host), (true, true));
 }
@@ -323,7 +385,7 @@ fn a_filter_that_somebody_hung_on_our_qdisc_stays() {
     needs_root!();
     let lab = Lab::new(Shape::default()).unwrap();
     let host = lab.b();
-    attach_clsact(host);
+    attach_clsact(host, NATIVE);
     add_foreign_filter(host);
     run(host, "detach", &[]);
     assert_eq!(clsact(host), (true, true));

@@ -23,6 +23,9 @@ const TIMES: u32 = 100;
 /// The same, where settings belong to it.
 const TIMES_WITH_SETTINGS: u32 = 40;
 
+/// What most is attached with: programs at every hook.
+const NATIVE: &[&str] = &["--mode", "native"];
+
 /// Settings of several groups, that XDP needs or has nothing against.
 const PROFILE: &str = "
 [channels]
@@ -123,7 +126,7 @@ fn pins(host: &Host) -> Vec<String> {
 /// One more attachment, from whatever state there is.
 fn assert_works(lab: &Lab) {
     let host = lab.b();
-    run(host, "attach", &[]);
+    run(host, "attach", NATIVE);
     let before = attached::number(&stats(host)["total"], "/rx/packets");
     assert_eq!(traffic::udp(lab.a(), host, IpVersion::V4, 4, 8, 64).unwrap(), 8);
     assert!(attached::number(&stats(host)["total"], "/rx/packets") >= before + 8);
@@ -134,7 +137,7 @@ fn killed_attaches_leave_nothing_that_detach_does_not_remove() {
     needs_root!();
     let lab = Lab::new(Shape::default()).unwrap();
     let clean = Clean::of(&lab);
-    let within = duration(lab.b(), ("attach", &[]), ("detach", &[]));
+    let within = duration(lab.b(), ("attach", NATIVE), ("detach", &[]));
     run(lab.b(), "detach", &[]);
     clean.assert_restored(0);
     let mut numbers = Numbers(1);
@@ -144,7 +147,7 @@ fn killed_attaches_leave_nothing_that_detach_does_not_remove() {
         if killed == TIMES {
             break;
         }
-        killed += u32::from(kill(lab.b(), "attach", &[], within, &mut numbers));
+        killed += u32::from(kill(lab.b(), "attach", NATIVE, within, &mut numbers));
         // What a killed command left must not be in the way of others.
         assert!(nicctl(&["list"]).status.success(), "kill {times}");
         if times % 4 == 0 {
@@ -160,7 +163,7 @@ fn killed_detaches_are_completed_by_the_next_command() {
     needs_root!();
     let lab = Lab::new(Shape::default()).unwrap();
     let clean = Clean::of(&lab);
-    let within = duration(lab.b(), ("detach", &[]), ("attach", &[]));
+    let within = duration(lab.b(), ("detach", &[]), ("attach", NATIVE));
     clean.assert_restored(0);
     let mut numbers = Numbers(2);
     let mut killed = 0;
@@ -169,7 +172,7 @@ fn killed_detaches_are_completed_by_the_next_command() {
         if killed == TIMES {
             break;
         }
-        run(lab.b(), "attach", &[]);
+        run(lab.b(), "attach", NATIVE);
         killed += u32::from(kill(lab.b(), "detach", &[], within, &mut numbers));
         assert!(nicctl(&["list"]).status.success(), "kill {times}");
         if times % 4 == 0 {
@@ -178,6 +181,45 @@ fn killed_detaches_are_completed_by_the_next_command() {
         run(lab.b(), "detach", &[]);
         clean.assert_restored(times);
     }
+}
+
+#[test]
+fn killed_changes_of_mode_leave_a_mode_that_counts_and_that_detach_removes() {
+    needs_root!();
+    const MODES: [&str; 3] = ["native", "tc", "generic"];
+    let lab = Lab::new(Shape::default()).unwrap();
+    let (host, clean) = (lab.b(), Clean::of(&lab));
+    let to = |mode| ["--mode", mode];
+    let within = duration(host, ("attach", &to("tc")), ("attach", &to("generic")));
+    let ingress = || attached::number(&stats(host)["total"], "/ingress/packets");
+    let mut numbers = Numbers(4);
+    let mut killed = 0;
+    for times in 1.. {
+        if killed == TIMES {
+            break;
+        }
+        let mode = MODES[numbers.below(3) as usize];
+        killed += u32::from(kill(host, "attach", &to(mode), within, &mut numbers));
+        // TC has counted all the while, and what is said of XDP is so.
+        let before = ingress();
+        assert_eq!(traffic::udp(lab.a(), host, IpVersion::V4, 4, 8, 64).unwrap(), 8);
+        assert!(ingress() >= before + 8, "kill {times}");
+        let said = stats(host)["mode"].as_str().unwrap().to_owned();
+        let xdp = host.link().unwrap().xdp;
+        let is = xdp.first().map(|xdp| xdp.mode.name());
+        assert!(is.map_or(matches!(&*said, "tc" | "partial"), |is| is == said), "{said}: {xdp:?}");
+        if times % 4 == 0 {
+            run(host, "attach", &[]);
+            assert_ne!(stats(host)["mode"], "partial", "kill {times}");
+        }
+        if times % 8 == 0 {
+            run(host, "detach", &[]);
+            clean.assert_restored(times);
+            run(host, "attach", &to(mode));
+        }
+    }
+    run(host, "detach", &[]);
+    clean.assert_restored(0);
 }
 
 /// Everything that can be set of an interface, as text.
@@ -193,7 +235,7 @@ fn killed_with_settings_detach_or_restore_bring_everything_back() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("p.toml");
     fs::write(&path, PROFILE).unwrap();
-    let attach = ["--profile", path.to_str().unwrap()];
+    let attach = ["--mode", "native", "--profile", path.to_str().unwrap()];
     let (before, clean) = (settings(host), Clean::of(&lab));
     let attaching = duration(host, ("attach", &attach), ("detach", &[]));
     let detaching = duration(host, ("detach", &[]), ("attach", &attach));
@@ -299,7 +341,7 @@ fn killed_on_the_move_everything_is_given_back_and_nothing_of_others_touched() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("p.toml");
     fs::write(&path, PROFILE.replace("mtu = 2000\n", "")).unwrap();
-    let attach = ["attach", "--profile", path.to_str().unwrap()];
+    let attach = ["attach", "--mode", "native", "--profile", path.to_str().unwrap()];
     let end = |name| VethEnd { name, queues: 4, mtu: 1500, netns: None };
     lab.b().links(|links| links.add_veth(end("nic-w"), end("nic-o"))).unwrap();
     let mut wanderer = Wanderer { hosts, at: 1, name: "nic-w".to_owned() };

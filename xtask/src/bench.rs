@@ -29,16 +29,35 @@ pub fn run(args: &Args) -> Result<()> {
     setup::for_benchmarks()?;
     let mut bench = cargo_as_root("sudo -E");
     bench.args(["bench", "--package", "nic-user", "--bench", &args.name, "--"]).args(&args.rest);
-    if args.name == "driver" {
-        match xdp_bench() {
-            Ok(program) => {
-                bench.arg("--xdp-bench").arg(program);
-            }
-            // The benchmark says what it skips.
-            Err(error) => println!("no xdp-bench with AF_XDP jobs: {error:#}"),
+    let peer = match args.name.as_str() {
+        "driver" => Some(("--xdp-bench", "xdp-bench with AF_XDP jobs", xdp_bench())),
+        "ebpf" => Some(("--dissector", "flow dissector of the kernel's selftests", dissector())),
+        _ => None,
+    };
+    match peer {
+        Some((option, _, Ok(file))) => {
+            bench.arg(option).arg(file);
         }
+        // The benchmark says what it skips.
+        Some((_, what, Err(error))) => println!("no {what}: {error:#}"),
+        None => {}
     }
     run_command(&mut bench)
+}
+
+/// The source of the flow dissector, out of the kernel's.
+fn dissector() -> Result<PathBuf> {
+    const PACKAGE: &str = "linux-source-6.1";
+    const FILE: &str = "tools/testing/selftests/bpf/progs/bpf_flow.c";
+    let directory = packages::cached("dissector", |directory| {
+        let work = tempfile::tempdir_in(packages::cache())?;
+        packages::unpack(&[PACKAGE.to_owned()], work.path())?;
+        let mut tar = command("tar");
+        tar.arg("--extract").arg("--strip-components=6").arg("--directory").arg(directory);
+        tar.arg("--file").arg(work.path().join(format!("usr/src/{PACKAGE}.tar.xz")));
+        run_command(tar.arg(format!("{PACKAGE}/{FILE}")))
+    })?;
+    Ok(directory.join("bpf_flow.c"))
 }
 
 /// An xdp-bench with AF_XDP jobs: the system's, else a newer one out of the cache.

@@ -65,13 +65,15 @@ const SERVICE_TOOLS: [&str; 4] =
     ["invoke-rc.d", "update-rc.d", "deb-systemd-helper", "deb-systemd-invoke"];
 
 /// What benchmarks compare with.
-const PEERS: [Program; 6] = [
+const PEERS: [Program; 8] = [
     ("ethtool", "ethtool"),
     ("bpftool", "bpftool"),
     ("xdp-loader", "xdp-tools"),
     ("cc", "gcc"),
     ("/usr/include/xdp/xsk.h", "libxdp-dev"),
     ("/usr/include/bpf/bpf.h", "libbpf-dev"),
+    ("clang", "clang"),
+    ("/usr/include/xdp/parsing_helpers.h", "libxdp-dev"),
 ];
 
 /// Runs the subcommand.

@@ -59,6 +59,16 @@ pub fn warn_if_busy() {
     }
 }
 
+/// The processor by its own words, maker included.
+pub fn cpu_model() -> String {
+    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let field = |name| {
+        let line = cpuinfo.lines().find(|line| line.starts_with(name));
+        line.and_then(|line| line.split_once(": ")).map_or("unknown", |(_, value)| value)
+    };
+    format!("{}, {}", field("vendor_id"), field("model name"))
+}
+
 /// Keeps this thread on the last processor: the first usually serves interrupts.
 fn pin_to_one_cpu() {
     let last = thread::available_parallelism().map_or(1, |cpus| cpus.get()) - 1;
@@ -79,7 +89,7 @@ impl Floors {
     /// `value` of `what` must not be above `limit`.
     pub fn check(&mut self, what: &str, value: f64, limit: f64, unit: &str) {
         if value > limit || value.is_nan() {
-            self.missed.push(format!("{what}: {value:.1} {unit}, allowed {limit} {unit}"));
+            self.missed.push(format!("{what}: {value:.2} {unit}, allowed {limit} {unit}"));
         }
     }
 

@@ -7,31 +7,34 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
+    confirm::{self, ConfirmArgs},
+    exit::Changed,
     name,
     policy::{PolicyArgs, Switch},
     target,
 };
 use crate::{
     control::{
-        Journals, Plan, Profile, Report,
+        Journals, Owner, Plan, Profile, Report,
         model::{LeftEntry, StepReportEntry},
         text,
     },
     error::{Error, Result},
     netlink::link::XdpMode,
-    nic::Nic,
-    offload::{self, Attached, ModeWanted, Options, Switches},
+    nic::{Nic, mode},
+    offload::{self, Attached, Build, Effect, ModeWanted, Options, Switches},
     report::{
         json::{self, Version},
         style::Style,
     },
-    transaction::{self, Done, Planned},
+    transaction::{self, Done, Manner, Planned},
 };
 
-/// How XDP runs.
+/// Where frames are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Mode {
-    /// as it is attached already; else native if the driver can, else generic; says which, and why
+    /// as it is attached already; else what costs this kind of interface least, and does all that
+    /// is asked for: native, tc, or generic; says which, and why
     Auto,
     /// in the driver, before there is a socket buffer
     Native,
@@ -39,6 +42,8 @@ pub(super) enum Mode {
     Generic,
     /// on the card itself
     Offload,
+    /// without XDP: what TC counts, and nothing else; beside XDP programs of others, too
+    Tc,
 }
 
 /// Attach to interfaces: count and mark every frame, drop none
@@ -46,8 +51,9 @@ pub(super) enum Mode {
 /// Loads the XDP and TC programs, attaches them and pins them in bpffs, so that they outlive this
 /// process. Checks first what the driver needs, and says what is missing. Attaching again upgrades
 /// the programs in place: counters are kept, no packet goes uncounted, and what is not named stays
-/// as it is. A program of somebody else is never removed. A bond, VLAN or team is resolved to the
-/// interfaces below it.
+/// as it is; where nothing would be different, nothing is loaded. A program of somebody else is
+/// never removed: where one is at XDP, mode auto counts at TC alone. A bond, VLAN or team is
+/// resolved to the interfaces below it.
 ///
 /// Settings that XDP does not run with, and those of a profile, are changed first; programs and
 /// settings together, or neither. `nicctl detach` gives them back.
@@ -70,7 +76,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAME|FILE", value_parser = name::utf8())]
     profile: Option<String>,
 
-    /// Where the XDP program runs
+    /// Where frames are counted
     #[arg(long, value_enum, value_name = "MODE", default_value = "auto")]
     mode: Mode,
 
@@ -91,6 +97,13 @@ pub(super) struct Args {
     /// Say what would be done, and do nothing
     #[arg(long)]
     dry_run: bool,
+
+    #[command(flatten)]
+    confirm: ConfirmArgs,
+
+    /// Exit with 5 if something was changed, or would be
+    #[arg(long)]
+    detailed_exitcode: bool,
 
     /// Print JSON (`nicctl schema attach`)
     #[arg(long)]
@@ -124,10 +137,12 @@ struct Entry {
     name: String,
     /// Its index in its network namespace.
     ifindex: u32,
-    /// XDP mode: `native`, `generic` or `offload`.
+    /// Where frames are counted: XDP mode `native`, `generic` or `offload`, or `tc` without XDP.
     mode: &'static str,
-    /// Build of the XDP program: `single-buffer` or `frags`.
-    build: &'static str,
+    /// Why it is this mode; null if it was named.
+    why: Option<String>,
+    /// Build of the XDP program: `single-buffer` or `frags`; null without one.
+    build: Option<&'static str>,
     /// Frames of up to so many bytes are copied whole.
     rx_copybreak: u16,
     /// Headers of up to so many bytes are split off.
@@ -140,11 +155,17 @@ struct Entry {
     log: bool,
     /// Whether programs that were attached already were replaced.
     upgraded: bool,
+    /// Whether programs or settings are not what they were, or would not be.
+    changed: bool,
+    /// In how many seconds it is given back, unless `nicctl confirm` comes before.
+    confirm_within: Option<u32>,
     /// The settings that were changed for it, or would be, in their order.
     settings: Vec<StepReportEntry>,
     /// After a failure: settings that could not be given back.
     left: Vec<LeftEntry>,
-    /// Why it is not native, why it is the frags build, what else there is to know.
+    /// Why the transmit queues of packets are a guess; null where they are known.
+    tx_queue_guess: Option<&'static str>,
+    /// Why it is the frags build, what else there is to know.
     notes: Vec<String>,
 }
 
@@ -157,9 +178,10 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let options = Options {
         mode: match args.mode {
             Mode::Auto => ModeWanted::Auto,
-            Mode::Native => ModeWanted::Only(XdpMode::Native),
-            Mode::Generic => ModeWanted::Only(XdpMode::Generic),
-            Mode::Offload => ModeWanted::Only(XdpMode::Offload),
+            Mode::Native => ModeWanted::Only(mode::Mode::Xdp(XdpMode::Native)),
+            Mode::Generic => ModeWanted::Only(mode::Mode::Xdp(XdpMode::Generic)),
+            Mode::Offload => ModeWanted::Only(mode::Mode::Xdp(XdpMode::Offload)),
+            Mode::Tc => ModeWanted::Only(mode::Mode::Tc),
         },
         policy: &policy,
         pull: args.pull.map(|switch| switch == Switch::On),
@@ -174,11 +196,17 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         nics.into_iter().map(plan).collect::<Result<Vec<_>>>()
     };
     if args.dry_run {
-        let outcomes = plan()?.into_iter().map(Outcome::from).collect();
-        return Ok(report(args, resolved, outcomes, None, out)?);
+        let outcomes: Vec<_> = plan()?.into_iter().map(Outcome::from).collect();
+        let is_to_change = outcomes.iter().any(Outcome::has_changed);
+        report(args, resolved, outcomes, None, out)?;
+        return Changed::told(args.detailed_exitcode && is_to_change);
     }
-    let lock = transaction::lock(&journals, target::say_waiting)?;
-    let (mut done, result) = transaction::attach(&lock, plan()?, &options, &journals);
+    let lock = target::lock(&journals)?;
+    let planned = plan()?;
+    let guard = args.confirm.guard(planned.iter().any(Planned::is_to_change))?;
+    let deadline = guard.as_ref().map(|guard| guard.deadline);
+    let manner = Manner { owner: &Owner::Attach, journals: &journals, deadline };
+    let (mut done, result) = transaction::attach(&lock, planned, &options, manner);
     let failure = match result {
         Err(failure) if !args.json => {
             say_what_was_undone(&done, out)?;
@@ -190,9 +218,13 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         Some(_) => None,
         None => done.iter_mut().find_map(|done| done.settings.error()),
     };
-    let outcomes = done.into_iter().map(Outcome::from).collect();
+    let outcomes: Vec<_> = done.into_iter().map(Outcome::from).collect();
+    let has_changed = outcomes.iter().any(Outcome::has_changed);
     report(args, resolved, outcomes, failure.as_ref(), out)?;
-    failure.or(ignored).map_or(Ok(()), |error| Err(error.into()))
+    match failure.or(ignored) {
+        Some(error) => Err(error.into()),
+        None => Changed::told(args.detailed_exitcode && has_changed),
+    }
 }
 
 fn say_what_was_undone(done: &[Done], out: &mut dyn Write) -> io::Result<()> {
@@ -221,6 +253,42 @@ impl From<Done> for Outcome {
 impl From<Planned> for Outcome {
     fn from(planned: Planned) -> Self {
         Self { programs: planned.programs, settings: Settings::Planned(planned.settings) }
+    }
+}
+
+impl Outcome {
+    /// Whether programs or settings are not what they were, or would not be.
+    fn has_changed(&self) -> bool {
+        let of_settings = match &self.settings {
+            Settings::Planned(plan) => !plan.is_empty(),
+            Settings::Changed(report) => report.has_changed(),
+        };
+        of_settings || self.programs.effect != Effect::Unchanged
+    }
+
+    fn into_entry(self, confirm: ConfirmArgs) -> Entry {
+        let changed = self.has_changed();
+        let Self { programs, settings } = self;
+        let settings = settings.into_report();
+        Entry {
+            name: programs.name,
+            ifindex: programs.ifindex,
+            mode: programs.hooks.mode().name(),
+            why: programs.why,
+            build: programs.hooks.build().map(Build::name),
+            rx_copybreak: programs.policy.rx_copybreak,
+            max_linear: programs.policy.max_linear,
+            split: programs.policy.split,
+            pull: programs.switches.pull,
+            log: programs.switches.log,
+            upgraded: programs.effect == Effect::Upgraded,
+            changed,
+            confirm_within: confirm.seconds(changed),
+            tx_queue_guess: programs.tx_queue_guess,
+            settings: settings.steps.iter().map(StepReportEntry::from).collect(),
+            left: settings.left.iter().map(LeftEntry::from).collect(),
+            notes: [programs.notes, settings.notes].concat(),
+        }
     }
 }
 
@@ -254,13 +322,16 @@ fn report(
     failure: Option<&Error>,
     out: &mut dyn Write,
 ) -> io::Result<()> {
+    let is_done = !args.dry_run && failure.is_none();
+    let confirm = if is_done { args.confirm } else { ConfirmArgs::default() };
     if args.json {
+        let entries = outcomes.into_iter().map(|outcome| outcome.into_entry(confirm));
         let document = Document {
             version: Version,
             dry_run: args.dry_run,
-            attached: !args.dry_run && failure.is_none(),
+            attached: is_done,
             resolved,
-            interfaces: outcomes.into_iter().map(Entry::from).collect(),
+            interfaces: entries.collect(),
             failure: failure.map(ToString::to_string),
         };
         return json::write_pretty(out, &document);
@@ -268,45 +339,38 @@ fn report(
     for step in resolved {
         writeln!(out, "{step}")?;
     }
-    for Outcome { programs: one, settings } in outcomes {
-        let verb = match (args.dry_run, one.upgraded) {
-            (false, false) => "attached",
-            (false, true) => "upgraded",
-            (true, false) => "would attach",
-            (true, true) => "would upgrade",
+    for outcome in outcomes {
+        let has_changed = outcome.has_changed();
+        let Outcome { programs: one, settings } = outcome;
+        let verb = match (one.effect, args.dry_run) {
+            (Effect::Attached, false) => "attached",
+            (Effect::Attached, true) => "would attach",
+            (Effect::Upgraded, false) => "upgraded",
+            (Effect::Upgraded, true) => "would upgrade",
+            (Effect::Unchanged, _) => "unchanged",
         };
-        let (mode, build) = (one.mode.name(), one.build.name());
+        let mode = one.hooks.mode().name();
+        let build = one.hooks.build().map(|build| format!(", {} build", build.name()));
+        let build = build.unwrap_or_default();
         let on = |on: bool, what: &'static str| if on { what } else { "" };
         let Switches { pull, log } = one.switches;
         let switches = [on(pull, ", pull"), on(log, ", log")].concat();
-        writeln!(out, "{}: {verb}, {mode} mode, {build} build{switches}", one.name)?;
+        writeln!(out, "{}: {verb}, {mode} mode{build}{switches}", one.name)?;
+        if let Some(why) = one.why {
+            writeln!(out, "  {mode} mode: {why}")?;
+        }
+        if let Some(why) = one.tx_queue_guess {
+            writeln!(out, "  TX queues of packets are a guess: {why}")?;
+        }
         for note in one.notes {
             writeln!(out, "  {note}")?;
         }
         if args.profile.is_some() || !settings.is_empty() {
             settings.write(out)?;
         }
-    }
-    Ok(())
-}
-
-impl From<Outcome> for Entry {
-    fn from(Outcome { programs, settings }: Outcome) -> Self {
-        let settings = settings.into_report();
-        Self {
-            name: programs.name,
-            ifindex: programs.ifindex,
-            mode: programs.mode.name(),
-            build: programs.build.name(),
-            rx_copybreak: programs.policy.rx_copybreak,
-            max_linear: programs.policy.max_linear,
-            split: programs.policy.split,
-            pull: programs.switches.pull,
-            log: programs.switches.log,
-            upgraded: programs.upgraded,
-            settings: settings.steps.iter().map(StepReportEntry::from).collect(),
-            left: settings.left.iter().map(LeftEntry::from).collect(),
-            notes: [programs.notes, settings.notes].concat(),
+        if let Some(seconds) = confirm.seconds(has_changed) {
+            confirm::write_how(&one.name, seconds, out)?;
         }
     }
+    Ok(())
 }

@@ -15,7 +15,7 @@ use crate::{
     error::{Error, Kind, Result},
     offload,
     report::{
-        json::{self, Version},
+        json::{self, Failure, Version},
         style::Style,
     },
     transaction::{self, Detached, Scope, SettingsLeft, Subject, Wanted, subject},
@@ -26,9 +26,10 @@ use crate::{
 /// Removes programs, links, maps and pins that attach made; counters are gone with them. Then gives
 /// back the settings that attach changed, with its profile or because XDP needs it. What `nicctl
 /// apply` and `set` changed stays; `nicctl restore` gives it back. A setting that somebody else has
-/// changed since is left alone, and named. Where a process takes packets from rings, as `nicctl
-/// forward` does, that is refused, and the process named. It does not matter where one of these was
-/// interrupted. That there was nothing to undo is a success.
+/// changed since is left alone, and named. Changes that wait to be confirmed are taken back first.
+/// Where a process takes packets from rings, as `nicctl forward` does, that is refused, and the
+/// process named. It does not matter where one of these was interrupted. That there was nothing to
+/// undo is a success.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -85,6 +86,8 @@ pub(super) struct Document {
     dry_run: bool,
     /// One entry an interface.
     interfaces: Vec<Entry>,
+    /// Interfaces that nothing could be detached from, and why.
+    failures: Vec<Failure>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -95,6 +98,8 @@ struct Entry {
     ifindex: u32,
     /// Whether anything was attached.
     was_attached: bool,
+    /// Whether changes waited to be confirmed, and were taken back first, or would be.
+    unconfirmed_taken_back: bool,
     /// Settings that were given back, or would be.
     given_back: Vec<ChangeEntry>,
     /// Settings that could not be given back.
@@ -119,12 +124,13 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         named(&args.interfaces, &journals)?
     };
     let unread = unread(args, &journals)?;
-    let (detached, failure) = detach(subjects, args, &journals)?;
-    let failure = failure.or(unread);
-    if args.json || !detached.is_empty() || failure.is_none() {
-        report(args, detached, out)?;
+    let (detached, failures) = detach(subjects, args, &journals)?;
+    let left = detached.iter().find_map(|outcome| outcome.detached.settings.as_ref()?.error());
+    if args.json || !detached.is_empty() || failures.is_empty() {
+        report(args, detached, &failures, out)?;
     }
-    failure.map_or(Ok(()), |error| Err(error.into()))
+    let first = failures.into_iter().next().map(|(_, error)| error);
+    first.or(left).or(unread).map_or(Ok(()), |error| Err(error.into()))
 }
 
 /// These interfaces, and earlier ones of the same names that are gone.
@@ -171,22 +177,26 @@ struct Outcome {
     detached: Detached,
 }
 
-/// Detaches from all that it can, whatever becomes of the others; with it comes the first failure.
+/// The names of interfaces that nothing could be detached from, and why.
+type Failures = Vec<(String, Error)>;
+
+/// Detaches from all that it can, whatever becomes of the others; with it come the names of those,
+/// and why.
 fn detach(
     subjects: Vec<Subject>,
     args: &Args,
     journals: &Journals,
-) -> Result<(Vec<Outcome>, Option<Error>)> {
+) -> Result<(Vec<Outcome>, Failures)> {
     let lock = match args.dry_run {
         true => None,
-        false => Some(transaction::lock(journals, target::say_waiting)?),
+        false => Some(target::lock(journals)?),
     };
     let wanted = match (args.keep_settings, args.gone) {
         (true, _) => Wanted::Keep,
         (false, true) => Wanted::Forget,
         (false, false) => Wanted::GiveBack { everything: false, force: args.force },
     };
-    let (mut outcomes, mut failure) = (Vec::new(), None);
+    let (mut outcomes, mut failures) = (Vec::new(), Vec::new());
     for subject in subjects {
         let (name, ifindex) = (subject.name.clone(), subject.ifindex());
         let detached = refuse_if_used(&subject).and_then(|()| match &lock {
@@ -194,17 +204,14 @@ fn detach(
             None => transaction::preview(&subject, wanted, journals),
         });
         match detached {
-            Ok(detached) => {
-                let error = detached.settings.as_ref().and_then(SettingsLeft::error);
-                failure = failure.or(error);
-                outcomes.push(Outcome { name, ifindex, detached });
-            }
+            Ok(detached) => outcomes.push(Outcome { name, ifindex, detached }),
             Err(error) => {
-                failure = failure.or(Some(error.while_doing(format!("detach from {name}"))));
+                let error = error.while_doing(format_args!("detach from {name}"));
+                failures.push((name, error));
             }
         }
     }
-    Ok((outcomes, failure))
+    Ok((outcomes, failures))
 }
 
 /// Refuses where a process takes packets from rings: it would get no more of them.
@@ -212,10 +219,16 @@ fn refuse_if_used(subject: &Subject) -> Result<()> {
     subject.slot.iter().try_for_each(|slot| offload::refuse_if_used(&subject.name, slot))
 }
 
-fn report(args: &Args, outcomes: Vec<Outcome>, out: &mut dyn Write) -> io::Result<()> {
+fn report(
+    args: &Args,
+    outcomes: Vec<Outcome>,
+    failures: &[(String, Error)],
+    out: &mut dyn Write,
+) -> io::Result<()> {
     if args.json {
         let interfaces = outcomes.into_iter().map(Entry::from).collect();
-        let document = Document { version: Version, dry_run: args.dry_run, interfaces };
+        let failures = failures.iter().map(|(name, error)| Failure::of(name, error)).collect();
+        let document = Document { version: Version, dry_run: args.dry_run, interfaces, failures };
         return json::write_pretty(out, &document);
     }
     if outcomes.is_empty() && args.interfaces.is_empty() {
@@ -228,6 +241,10 @@ fn report(args: &Args, outcomes: Vec<Outcome>, out: &mut dyn Write) -> io::Resul
             (true, true) => "would detach",
         };
         writeln!(out, "{name}: {what}")?;
+        if detached.was_unconfirmed {
+            let taken = if args.dry_run { "would be taken" } else { "were taken" };
+            writeln!(out, "{name}: changes that were not confirmed {taken} back")?;
+        }
         match detached.settings {
             Some(SettingsLeft::GivenBack(restored)) => {
                 text::write_restored(&restored, out, Style::for_stdout())?;
@@ -252,6 +269,7 @@ impl From<Outcome> for Entry {
             name,
             ifindex,
             was_attached: detached.was_attached,
+            unconfirmed_taken_back: detached.was_unconfirmed,
             given_back: given.iter().flat_map(|g| &g.changes).map(ChangeEntry::from).collect(),
             left: given.iter().flat_map(|g| &g.left).map(LeftEntry::from).collect(),
             foreign: foreign.iter().flat_map(|it| &it.foreign).map(ForeignEntry::from).collect(),

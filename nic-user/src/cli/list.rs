@@ -1,4 +1,4 @@
-//! `nicctl list`: what is attached where.
+//! `nicctl list`: what is attached where, and of which interfaces settings were changed.
 
 use std::io::{self, Write};
 
@@ -7,18 +7,27 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
+    confirm,
     located::{self, Located, Unreadable},
     name, target,
 };
-use crate::report::{
-    json::{self, Version},
-    style::Style,
-    table::{Align, Table},
-    time::rfc3339,
+use crate::{
+    control::Journals,
+    error::Result,
+    nic::{census::Presence, namespace},
+    offload::Build,
+    report::{
+        json::{self, Version},
+        style::Style,
+        table::{Align, Table},
+        time::rfc3339,
+    },
+    transaction::{Subject, subject},
 };
 
-/// List what is attached where: mode, since when, programs
+/// List what is attached where, and where settings were changed
 ///
+/// SET is how many settings of an interface nicctl has changed, which `nicctl restore` gives back.
 /// Mode `gone` is an interface that no longer exists, `half-made` one whose attach or detach goes
 /// on or was interrupted, `unreadable` one whose pins were damaged or
 /// made by another version of nicctl; `nicctl detach` clears each away.
@@ -45,6 +54,27 @@ pub(super) struct Document {
     interfaces: Vec<Entry>,
     /// Attachments that cannot be read.
     unreadable: Vec<Broken>,
+    /// One entry an interface of which settings were changed, with or without an attachment.
+    settings: Vec<Changed>,
+}
+
+/// Settings of an interface that `nicctl restore` gives back.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Changed {
+    /// Name of the interface, or its last known one.
+    name: String,
+    /// Its index in its network namespace; 0 if it is gone.
+    ifindex: u32,
+    /// The network namespace, unless it is the present one.
+    netns: Option<String>,
+    /// How many settings.
+    count: usize,
+    /// Who changed them: `attach`, `set`, `profile NAME`.
+    owners: Vec<String>,
+    /// Whether the interface is gone, and only its journal is left.
+    gone: bool,
+    /// In how many seconds changes are given back, unless `nicctl confirm` comes before.
+    confirm_within: Option<u64>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -67,10 +97,11 @@ struct Entry {
     ifindex: u32,
     /// The network namespace, unless it is the present one.
     netns: Option<String>,
-    /// XDP mode: `native`, `generic` or `offload`; `gone`, `partial` or `half-made` otherwise.
+    /// XDP mode: `native`, `generic` or `offload`; `tc` without XDP; `gone`, `partial` or
+    /// `half-made` otherwise.
     mode: &'static str,
-    /// Build of the XDP program: `single-buffer` or `frags`.
-    build: &'static str,
+    /// Build of the XDP program: `single-buffer` or `frags`; null without one.
+    build: Option<&'static str>,
     /// How the TC programs are attached: `tcx` or `clsact`.
     tc: &'static str,
     /// Whether TC ingress pulls small packets together.
@@ -79,7 +110,7 @@ struct Entry {
     log: bool,
     /// When it was first attached (RFC 3339).
     attached_at: String,
-    /// Id of the XDP program; null if the interface is gone.
+    /// Id of the XDP program; null without one.
     xdp_program: Option<u32>,
     /// Id of the TC ingress program, where it is a TCX link.
     ingress_program: Option<u32>,
@@ -92,12 +123,20 @@ struct Entry {
 }
 
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
-    target::enter(args.netns.as_deref())?;
-    let (attachments, unreadable) = located::all(args.netns.as_deref())?;
+    let netns = args.netns.as_deref();
+    target::enter(netns)?;
+    let journals = Journals::system();
+    let subjects = subject::all(located::scope(netns), &journals)?;
+    let here = namespace::current_cookie()?;
+    let changed = |subject| changed(subject, here, netns, &journals).transpose();
+    let changed = subjects.iter().filter_map(changed);
+    let changed = changed.collect::<Result<_>>()?;
+    let (attachments, unreadable) = located::of(subjects, netns)?;
     let document = Document {
         version: Version,
         interfaces: attachments.into_iter().map(Entry::from).collect(),
         unreadable: unreadable.into_iter().map(Broken::from).collect(),
+        settings: changed,
     };
     if args.json {
         json::write_pretty(out, &document)?;
@@ -107,9 +146,35 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What was changed of an interface, if anything was, or waits to be confirmed.
+fn changed(
+    subject: &Subject,
+    here: u64,
+    netns: Option<&str>,
+    journals: &Journals,
+) -> Result<Option<Changed>> {
+    let place = subject.presence.place();
+    let pending = place.map(|place| journals.pending(place.id)).transpose()?.flatten();
+    let confirm_within = pending.map(|pending| pending.deadline.left()).transpose()?.flatten();
+    let noted = subject.journal.as_ref();
+    if noted.is_none() && confirm_within.is_none() {
+        return Ok(None);
+    }
+    let owners = noted.iter().flat_map(|noted| &noted.owners);
+    Ok(Some(Changed {
+        name: subject.name.clone(),
+        ifindex: place.map_or(0, |place| place.ifindex),
+        netns: located::netns_of(subject, here, netns),
+        count: noted.map_or(0, |noted| noted.settings),
+        owners: owners.map(ToString::to_string).collect(),
+        gone: matches!(subject.presence, Presence::Gone),
+        confirm_within,
+    }))
+}
+
 fn table(document: &Document, out: &mut dyn Write) -> io::Result<()> {
-    let Document { interfaces, unreadable, .. } = document;
-    if interfaces.is_empty() && unreadable.is_empty() {
+    let Document { interfaces, unreadable, settings, .. } = document;
+    if interfaces.is_empty() && unreadable.is_empty() && settings.is_empty() {
         return writeln!(out, "nothing is attached");
     }
     let mut table = Table::new([
@@ -120,11 +185,16 @@ fn table(document: &Document, out: &mut dyn Write) -> io::Result<()> {
         ("XDP", Align::Right),
         ("IN", Align::Right),
         ("OUT", Align::Right),
+        ("SET", Align::Right),
         ("VERSION", Align::Left),
     ]);
     let none = || "-".to_owned();
     let id = |id: Option<u32>| id.map_or_else(none, |id| id.to_string());
+    let mut without: Vec<&Changed> = settings.iter().collect();
     for entry in interfaces {
+        let is_same = |it: &&Changed| (&it.name, &it.netns) == (&entry.name, &entry.netns);
+        let position = without.iter().position(is_same);
+        let set = position.map(|position| without.remove(position).count);
         table.push([
             entry.name.clone(),
             entry.netns.clone().unwrap_or_else(none),
@@ -133,17 +203,30 @@ fn table(document: &Document, out: &mut dyn Write) -> io::Result<()> {
             id(entry.xdp_program),
             id(entry.ingress_program),
             id(entry.egress_program),
+            set.map_or_else(none, |set| set.to_string()),
             entry.object_version.clone(),
         ]);
     }
     for broken in unreadable {
         let netns = broken.netns.clone().unwrap_or_else(none);
         let mode = "unreadable".to_owned();
-        table.push([broken.name.clone(), netns, mode, none(), none(), none(), none(), none()]);
+        let name = broken.name.clone();
+        table.push([name, netns, mode, none(), none(), none(), none(), none(), none()]);
+    }
+    for Changed { name, netns, count, gone, .. } in without {
+        let mode = if *gone { "gone".to_owned() } else { none() };
+        let (name, netns) = (name.clone(), netns.clone().unwrap_or_else(none));
+        let set = count.to_string();
+        table.push([name, netns, mode, none(), none(), none(), none(), set, none()]);
     }
     table.write(out, Style::for_stdout())?;
     for Broken { name, reason, .. } in unreadable {
         writeln!(out, "{name}: {reason}")?;
+    }
+    for Changed { name, confirm_within, .. } in settings {
+        if let Some(seconds) = confirm_within {
+            confirm::write_how(name, *seconds, out)?;
+        }
     }
     Ok(())
 }
@@ -165,7 +248,7 @@ impl From<Located> for Entry {
             ifindex: attachment.ifindex(),
             netns,
             mode: attachment.state(),
-            build: if record.has(AttachRecord::FRAGS) { "frags" } else { "single-buffer" },
+            build: attachment.build().map(Build::name),
             tc: if record.has(AttachRecord::CLSACT) { "clsact" } else { "tcx" },
             pull: record.has(AttachRecord::PULL),
             log: record.has(AttachRecord::LOG),

@@ -40,11 +40,23 @@ impl From<Unreadable> for Error {
 /// All attachments in the network namespace of this name, where this process is by now, or without
 /// a name in every one; and those that cannot be read.
 pub(super) fn all(netns: Option<&str>) -> Result<(Vec<Located>, Vec<Unreadable>)> {
-    let scope = if netns.is_some() { Scope::Here } else { Scope::Machine };
+    of(subject::attached(scope(netns))?, netns)
+}
+
+/// Where to look, if this process is in the network namespace of this name, if one was given.
+pub(super) const fn scope(netns: Option<&str>) -> Scope {
+    if netns.is_some() { Scope::Here } else { Scope::Machine }
+}
+
+/// What is attached to these interfaces.
+pub(super) fn of(
+    subjects: Vec<Subject>,
+    netns: Option<&str>,
+) -> Result<(Vec<Located>, Vec<Unreadable>)> {
     let here = namespace::current_cookie()?;
     let (mut located, mut unreadable) = (Vec::new(), Vec::new());
-    for subject in subject::attached(scope)? {
-        let netns = other_netns(&subject, here).or_else(|| netns.map(str::to_owned));
+    for subject in subjects {
+        let netns = netns_of(&subject, here, netns);
         let ifindex = subject.ifindex();
         let Subject { name, slot: Some(slot), .. } = subject else { continue };
         match read(slot) {
@@ -65,13 +77,15 @@ fn read(slot: Slot) -> Result<Option<Attachment>> {
     Ok(at_work.filter(|attachment| !attachment.is_stale()))
 }
 
-/// What the network namespace of an interface is called, unless it is this one.
-fn other_netns(subject: &Subject, here: u64) -> Option<String> {
-    match &subject.presence {
+/// What the network namespace of an interface is called, unless it is this one: the one with this
+/// cookie, which `--netns` called `named`.
+pub(super) fn netns_of(subject: &Subject, here: u64, named: Option<&str>) -> Option<String> {
+    let other = match &subject.presence {
         Presence::There(place) => place.netns_name.clone(),
         _ if subject.netns_cookie == here => None,
         _ => Some(format!("cookie {}", subject.netns_cookie)),
-    }
+    };
+    other.or_else(|| named.map(str::to_owned))
 }
 
 /// The attachments of these interfaces in the present namespace, which `--netns` called `netns`.
@@ -125,6 +139,8 @@ fn snapshot(located: Located) -> Result<Snapshot> {
         ifindex: attachment.ifindex(),
         netns,
         mode: attachment.state().to_owned(),
+        not_at_xdp: attachment.not_at_xdp(),
+        tx_queue_guess: attachment.tx_queue_guess(),
         policy,
         attached_at: attachment.attached_at(),
         taken_at: std::time::Instant::now(),

@@ -3,12 +3,15 @@
 mod apply;
 mod attach;
 mod bench;
+mod chosen;
 mod completions;
+mod confirm;
 mod decode;
 mod detach;
 mod doctor;
 mod exit;
 mod forward;
+mod guard;
 mod list;
 mod located;
 mod log;
@@ -26,14 +29,19 @@ mod stats;
 mod target;
 
 use std::{
+    env,
     io::{self, Write},
     path::PathBuf,
     process::ExitCode,
 };
 
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::{error::Kind, offload, report::terminal::Terminal};
+use crate::{
+    error::{Error, Kind},
+    offload,
+    report::terminal::Terminal,
+};
 
 /// eBPF/XDP offload toolkit for Linux network interfaces
 #[derive(Debug, Parser)]
@@ -65,6 +73,7 @@ enum Command {
     Plan(plan::Args),
     Apply(apply::Args),
     Set(set::Args),
+    Confirm(confirm::Args),
     Restore(restore::Args),
     List(list::Args),
     Detach(detach::Args),
@@ -76,6 +85,7 @@ enum Command {
     Schema(schema::Args),
     Completions(completions::Args),
     Man(man::Args),
+    Guard(guard::Args),
 }
 
 impl Command {
@@ -87,6 +97,7 @@ impl Command {
             Self::Plan(args) => plan::run(&args, out),
             Self::Apply(args) => apply::run(&args, out),
             Self::Set(args) => set::run(&args, out),
+            Self::Confirm(args) => confirm::run(&args, out),
             Self::Restore(args) => restore::run(&args, out),
             Self::List(args) => list::run(&args, out),
             Self::Detach(args) => detach::run(&args, out),
@@ -98,6 +109,7 @@ impl Command {
             Self::Schema(args) => schema::run(&args, out),
             Self::Completions(args) => completions::run(&args, out),
             Self::Man(args) => man::run(&args, out),
+            Self::Guard(args) => guard::run(&args, out),
         }
     }
 }
@@ -106,15 +118,15 @@ impl Command {
 pub fn main() -> ExitCode {
     let cli = command().try_get_matches().and_then(|matches| {
         let name = matches.subcommand_name().unwrap_or_default().to_owned();
-        Ok((name, Cli::from_arg_matches(&matches)?))
+        Ok((name, asks_for_json(&matches), Cli::from_arg_matches(&matches)?))
     });
     let code = match (offload::refuse_those_of_a_file(), cli) {
         (Err(error), _) => exit::code("", &Err(error.into()), Ok(())),
-        (Ok(()), Ok((name, Cli { bpffs, command }))) => {
+        (Ok(()), Ok((name, as_json, Cli { bpffs, command }))) => {
             if let Some(bpffs) = bpffs {
                 offload::choose_bpffs(bpffs);
             }
-            run(&name, command)
+            run(&name, as_json, command)
         }
         (Ok(()), Err(error)) => answer(&error),
     };
@@ -134,12 +146,39 @@ fn command() -> clap::Command {
     with_exit_codes(Cli::command()).mut_subcommands(with_exit_codes)
 }
 
-fn run(name: &str, command: Command) -> u8 {
-    let mut out = Terminal::new(io::stdout().lock());
+/// Whether the command that was named is to print JSON.
+fn asks_for_json(matches: &ArgMatches) -> bool {
+    let here = matches.try_get_one::<bool>("json").ok().flatten().is_some_and(|&json| json);
+    here || matches.subcommand().is_some_and(|(_, matches)| asks_for_json(matches))
+}
+
+fn run(name: &str, as_json: bool, command: Command) -> u8 {
+    let mut out = Noting { out: Terminal::new(io::stdout().lock()), is_blank: true };
     let result = command.run(&mut out);
+    if let (Err(error), true, true) = (&result, as_json, out.is_blank) {
+        // If it cannot be written, flushing tells.
+        let _ = exit::write_refusal(name, error, &mut out);
+    }
     // What was good is printed before what went wrong.
     let flushed = out.flush();
     exit::code(name, &result, flushed)
+}
+
+/// Notes whether anything was written.
+struct Noting<W> {
+    out: W,
+    is_blank: bool,
+}
+
+impl<W: Write> Write for Noting<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.is_blank = false;
+        self.out.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
 }
 
 /// Prints what clap has to say instead of a command: help and version, which were asked for, or
@@ -147,6 +186,12 @@ fn run(name: &str, command: Command) -> u8 {
 fn answer(answer: &clap::Error) -> u8 {
     if !answer.use_stderr() {
         return exit::code("", &Ok(()), answer.print());
+    }
+    if env::args_os().any(|argument| argument == "--json") {
+        let error = Error::usage(answer.render().to_string()).into();
+        let mut out = Terminal::new(io::stdout());
+        // The exit code is the same where nobody can be told.
+        let _ = exit::write_refusal("", &error, &mut out).and_then(|()| out.flush());
     }
     let mut lines = Terminal::new(io::stderr());
     // There is nowhere left to report that standard error is gone.

@@ -1,37 +1,33 @@
 //! `nicctl plan`: what a profile or settings would change.
 
-use std::{fmt, io::Write};
+use std::io::Write;
 
-use super::{
-    name,
-    settings::{self, InterfaceArgs},
+use super::{chosen::InterfacesAndSettingsArgs, exit::Changed, name, settings};
+use crate::{
+    control::{Desired, Journals, KernelDevice, Profile, wanted},
+    error::{Error, Result},
 };
-use crate::control::{Desired, Journals, plan::with_arguments};
-
-/// The exit code that says that there is something to change.
-pub(super) const CHANGES_PENDING: u8 = 5;
 
 /// Show what a profile or settings would change, and change nothing
 ///
 /// Lists every change in the order in which it would be made, with the limits of the device taken
 /// into account, and what it would interrupt. What can not be is refused, with the way out.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
+#[command(
+    override_usage = "nicctl plan [OPTIONS] <IFACE>... [GROUP.NAME=VALUE]...
+       nicctl plan [OPTIONS] --all [GROUP.NAME=VALUE]...",
+    after_help = "\
 Examples:
   nicctl plan eth0 --profile throughput
-  nicctl plan eth0 ring.rx=max coalesce.rx-usecs=20 feature.gro=on
-  nicctl plan eth0 --profile ./mine.toml --detailed-exitcode")]
+  nicctl plan eth0 eth1 ring.rx=max coalesce.rx-usecs=20 feature.gro=on
+  nicctl plan --all --profile ./mine.toml --detailed-exitcode"
+)]
 pub(super) struct Args {
     #[command(flatten)]
-    interface: InterfaceArgs,
-
-    /// Settings, as `nicctl set` takes them; they take the place of what the profile says
-    #[arg(value_name = "GROUP.NAME=VALUE", required_unless_present = "profile",
-        value_parser = name::utf8())]
-    settings: Vec<String>,
+    of: InterfacesAndSettingsArgs,
 
     /// A built-in profile (throughput, latency, forwarding, big-tcp, udp-gso, header-split), or the
-    /// path of one
+    /// path of one; settings take the place of what it says
     #[arg(long, value_name = "NAME|FILE", value_parser = name::utf8())]
     profile: Option<String>,
 
@@ -44,29 +40,23 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// There is something to change, and that was asked.
-#[derive(Debug)]
-pub(super) struct ChangesPending;
-
-impl fmt::Display for ChangesPending {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("there is something to change")
-    }
-}
-
-impl std::error::Error for ChangesPending {}
-
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
-    let mut device = args.interface.open()?;
-    let desired = match &args.profile {
-        Some(profile) => settings::profile(profile, &device)?,
-        None => Desired::new(),
-    };
-    let desired = with_arguments(desired, &args.settings)?;
-    let plan = settings::plan(&mut device, &desired, &Journals::system())?;
-    settings::write_plan(&plan, args.json, out)?;
-    if args.detailed_exitcode && !plan.is_empty() {
-        return Err(ChangesPending.into());
+    if args.of.settings().is_empty() && args.profile.is_none() {
+        return Err(Error::usage("nothing to plan")
+            .with_fix("name settings behind the interfaces, as in ring.rx=max, or a --profile")
+            .into());
     }
-    Ok(())
+    let asked = wanted::from_arguments(args.of.settings(), &args.of.origin())?;
+    let chosen = args.of.enter()?;
+    let profile = args.profile.as_deref().map(Profile::load).transpose()?;
+    let wish = |device: &KernelDevice| -> Result<Desired> {
+        let of_profile = profile.as_ref().map(|profile| settings::profile(profile, device));
+        let mut desired = of_profile.transpose()?.unwrap_or_default();
+        desired.extend(asked.clone());
+        Ok(desired)
+    };
+    let planned = settings::plans(&chosen, &wish, &Journals::system())?;
+    settings::write_plans(&chosen, &planned, args.json, out)?;
+    let is_to_change = planned.iter().any(|(_, plan)| !plan.is_empty());
+    Changed::told(args.detailed_exitcode && is_to_change)
 }

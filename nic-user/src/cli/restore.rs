@@ -2,13 +2,23 @@
 
 use std::io::{self, Write};
 
-use super::{settings::InterfaceArgs, target};
+use super::{
+    chosen::{Chosen, InterfacesArgs},
+    target,
+};
 use crate::{
     bench::cards,
-    control::{self, Journals, Undo, Whose, model::RestoreDocument, text, undo},
-    error::{Error, Kind},
-    report::{json, style::Style},
-    transaction::{self, Subject, Wanted, subject},
+    control::{
+        self, Journals, KernelDevice, Restored, Undo, Whose, model::RestoreDocument, text, undo,
+    },
+    error::{Error, Kind, Result},
+    nic::{InterfaceName, Nic},
+    offload::Lock,
+    report::{
+        json::{self, Failure, ForEach},
+        style::Style,
+    },
+    transaction::{self, Scope, SettingsLeft, Subject, Wanted, subject},
 };
 
 /// Give back every setting that nicctl changed
@@ -16,15 +26,17 @@ use crate::{
 /// Goes by what was written down before the first change, so it also helps after an apply or a
 /// restore that was interrupted. What somebody else has changed since is left alone, and named. An
 /// interface that only has the name of the one that was changed is told apart, and left alone.
+/// Changes that wait to be confirmed are taken back, too.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   nicctl restore eth0
-  nicctl restore eth0 --dry-run
+  nicctl restore eth0 eth1 --dry-run
+  nicctl restore --all
   nicctl restore eth0 --force")]
 pub(super) struct Args {
     #[command(flatten)]
-    interface: InterfaceArgs,
+    interfaces: InterfacesArgs,
 
     /// Give settings back also where somebody else has changed them since
     #[arg(long)]
@@ -40,35 +52,101 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
-    let journals = Journals::system();
-    let what = Undo { whose: Whose::Everybody, force: args.force };
-    if args.dry_run {
-        let mut device = open(args, &journals)?;
-        let restored = undo::preview(&mut device, &journals, what)?;
-        let former = subject::former_settings(&restored.interface, &journals)?;
-        return Ok(report(&restored, &former, args, out)?);
+    let chosen = args.interfaces.enter()?;
+    let journals = &Journals::system();
+    let lock = match args.dry_run {
+        true => None,
+        false => Some(target::lock(journals)?),
+    };
+    let restoring = Restoring { args, lock, journals };
+    let outcomes = match &chosen {
+        Chosen::One(name) => vec![(name.to_string(), restoring.named(name))],
+        Chosen::Several(names) => {
+            names.iter().map(|name| (name.to_string(), restoring.named(name))).collect()
+        }
+        Chosen::All => restoring.all()?,
+    };
+    if let (Chosen::One(_), [(_, Err(error))]) = (&chosen, &outcomes[..]) {
+        return Err(error.clone().into());
     }
-    let _lock = transaction::lock(&journals, target::say_waiting)?;
-    // It may be where a bench that was killed had taken it.
-    cards::give_back_with(args.interface.name())?;
-    let mut device = open(args, &journals)?;
-    let restored = control::undo(&mut device, &journals, what)?;
-    let former = subject::former_settings(&restored.interface, &journals)?;
-    for one in &former {
-        transaction::settings(one, Wanted::Forget, &journals, false)?;
-    }
-    report(&restored, &former, args, out)?;
-    restored.error().map_or(Ok(()), |error| Err(error.into()))
+    report(&chosen, &outcomes, args, out)?;
+    let error = |(name, outcome): (String, Result<Outcome>)| match outcome {
+        Ok(outcome) => outcome.restored?.error(),
+        Err(error) => Some(error.while_doing(format_args!("restore {name}"))),
+    };
+    outcomes.into_iter().find_map(error).map_or(Ok(()), |error| Err(error.into()))
 }
 
-fn open(args: &Args, journals: &Journals) -> Result<control::KernelDevice, Error> {
-    args.interface.open().map_err(|error| of_gone(error, args.interface.name(), journals))
+/// What became of an interface.
+struct Outcome {
+    /// `None` if it is no more.
+    restored: Option<Restored>,
+    /// Whether the journal of it, or of an earlier one of its name, is removed, as it is no more.
+    former_is_gone: bool,
+}
+
+struct Restoring<'a> {
+    args: &'a Args,
+    /// Held where anything is done.
+    lock: Option<Lock>,
+    journals: &'a Journals,
+}
+
+impl Restoring<'_> {
+    fn named(&self, name: &InterfaceName) -> Result<Outcome> {
+        if self.lock.is_some() {
+            // It may be where a bench that was killed had taken it.
+            cards::give_back_with(name.as_str())?;
+        }
+        let nic = Nic::by_name(name).map_err(|error| of_gone(error, name, self.journals))?;
+        let restored = self.give_back(&mut KernelDevice::new(nic)?)?;
+        let former = subject::former_settings(&restored.interface, self.journals)?;
+        for one in &former {
+            transaction::settings(one, Wanted::Forget, self.journals, self.lock.is_none())?;
+        }
+        Ok(Outcome { restored: Some(restored), former_is_gone: !former.is_empty() })
+    }
+
+    fn give_back(&self, device: &mut KernelDevice) -> Result<Restored> {
+        let what = Undo { whose: Whose::Everybody, force: self.args.force };
+        match &self.lock {
+            Some(lock) => {
+                transaction::take_back_of(lock, device.id(), self.journals)?;
+                control::undo(device, self.journals, what)
+            }
+            None => undo::preview(device, self.journals, what),
+        }
+    }
+
+    /// Every interface of which settings were changed, or wait to be confirmed.
+    fn all(&self) -> Result<Vec<(String, Result<Outcome>)>> {
+        let mut outcomes = Vec::new();
+        for subject in subject::all(Scope::Here, self.journals)? {
+            let outcome = self.subject(&subject).transpose();
+            outcomes.extend(outcome.map(|outcome| (subject.name, outcome)));
+        }
+        Ok(outcomes)
+    }
+
+    fn subject(&self, subject: &Subject) -> Result<Option<Outcome>> {
+        if let (Some(lock), Some(place)) = (&self.lock, subject.presence.place()) {
+            transaction::take_back_of(lock, place.id, self.journals)?;
+        }
+        let wanted = Wanted::GiveBack { everything: true, force: self.args.force };
+        let left = transaction::settings(subject, wanted, self.journals, self.lock.is_none())?;
+        Ok(left.map(|left| match left {
+            SettingsLeft::GivenBack(restored) => {
+                Outcome { restored: Some(*restored), former_is_gone: false }
+            }
+            SettingsLeft::Gone => Outcome { restored: None, former_is_gone: true },
+        }))
+    }
 }
 
 /// With the way out for the journal of an interface that is no more.
-fn of_gone(error: Error, name: &str, journals: &Journals) -> Error {
+fn of_gone(error: Error, name: &InterfaceName, journals: &Journals) -> Error {
     let is_former = error.kind() == Kind::NotFound
-        && subject::former_settings(name, journals).is_ok_and(|former| !former.is_empty());
+        && subject::former_settings(name.as_str(), journals).is_ok_and(|former| !former.is_empty());
     if !is_former {
         return error;
     }
@@ -76,22 +154,49 @@ fn of_gone(error: Error, name: &str, journals: &Journals) -> Error {
 }
 
 fn report(
-    restored: &control::Restored,
-    former: &[Subject],
+    chosen: &Chosen,
+    outcomes: &[(String, Result<Outcome>)],
     args: &Args,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     if args.json {
-        return json::write_pretty(out, &RestoreDocument::new(restored, !former.is_empty()));
+        return json::write_pretty(out, &document(chosen, outcomes, args.dry_run));
     }
-    text::write_restored(restored, out, Style::for_stdout())?;
-    if !former.is_empty() {
-        let name = &restored.interface;
-        let removed = if args.dry_run { "would be removed" } else { "is removed" };
-        writeln!(
-            out,
-            "{name}: an earlier interface of this name is no more; its journal {removed}"
-        )?;
+    if outcomes.is_empty() {
+        writeln!(out, "nicctl has changed nothing")?;
+    }
+    for (name, outcome) in outcomes {
+        let Ok(outcome) = outcome else { continue };
+        if let Some(restored) = &outcome.restored {
+            text::write_restored(restored, out, Style::for_stdout())?;
+        }
+        if outcome.former_is_gone {
+            let removed = if args.dry_run { "would be removed" } else { "is removed" };
+            writeln!(
+                out,
+                "{name}: an earlier interface of this name is no more; its journal {removed}"
+            )?;
+        }
     }
     Ok(())
+}
+
+fn document(
+    chosen: &Chosen,
+    outcomes: &[(String, Result<Outcome>)],
+    dry_run: bool,
+) -> ForEach<RestoreDocument> {
+    let (mut documents, mut failures) = (Vec::new(), Vec::new());
+    for (name, outcome) in outcomes {
+        match outcome {
+            Ok(Outcome { restored: Some(restored), former_is_gone }) => {
+                documents.push(RestoreDocument::new(restored, *former_is_gone));
+            }
+            Ok(Outcome { restored: None, .. }) => {
+                documents.push(RestoreDocument::of_gone(name, dry_run));
+            }
+            Err(error) => failures.push(Failure::of(name, error)),
+        }
+    }
+    chosen.document(documents, failures)
 }

@@ -5,7 +5,7 @@ use std::io::Write;
 use clap::builder::PossibleValuesParser;
 use schemars::{JsonSchema, Schema, schema_for};
 
-use super::{attach, detach, doctor, list, log, show};
+use super::{attach, confirm, detach, doctor, exit, list, log, show};
 use crate::{
     bench,
     control::{
@@ -16,7 +16,7 @@ use crate::{
     decode::Decoded,
     forward,
     report::{
-        json,
+        json::{self, ForEach},
         style::Style,
         table::{Align, Table},
     },
@@ -24,20 +24,25 @@ use crate::{
 
 /// Every JSON document that nicctl prints, and the profile that it reads.
 const DOCUMENTS: &[Document] = &[
-    Document::of::<ApplyDocument>("apply", "nicctl apply --json and nicctl set --json"),
+    Document::of::<ForEach<ApplyDocument>>("apply", "nicctl apply --json and nicctl set --json"),
     Document::of::<attach::Document>("attach", "nicctl attach --json"),
     Document::of::<bench::model::Document>("bench", "nicctl bench --json"),
     Document::of::<bench::compare::Comparison>("bench-compare", "nicctl bench compare --json"),
+    Document::of::<confirm::Document>("confirm", "nicctl confirm --json"),
     Document::of::<Decoded>("decode", "one line of nicctl decode --json"),
     Document::of::<detach::Document>("detach", "nicctl detach --json"),
     Document::of::<doctor::Document>("doctor", "nicctl doctor --json"),
+    Document::of::<exit::Document>("error", "any command with --json that has nothing else to say"),
     Document::of::<forward::model::Document>("forward", "one line of nicctl forward --json"),
     Document::of::<list::Document>("list", "nicctl list --json"),
     Document::of::<log::Document>("log", "one line of nicctl log --json"),
-    Document::of::<PlanDocument>("plan", "nicctl plan --json, and apply and set with --dry-run"),
+    Document::of::<ForEach<PlanDocument>>(
+        "plan",
+        "nicctl plan --json, and apply and set with --dry-run",
+    ),
     Document::of::<Profile>("profile", "a profile, which is written in TOML"),
-    Document::of::<RestoreDocument>("restore", "nicctl restore --json"),
-    Document::of::<show::document::Document>("show", "nicctl show --json"),
+    Document::of::<ForEach<RestoreDocument>>("restore", "nicctl restore --json"),
+    Document::of::<ForEach<show::document::Document>>("show", "nicctl show --json"),
     Document::of::<counters::model::Document>("stats", "nicctl stats --json"),
 ];
 

@@ -3,38 +3,48 @@
 use std::io::Write;
 
 use super::{
-    name,
-    settings::{self, CarryOutArgs, InterfaceArgs},
+    chosen::InterfacesAndSettingsArgs,
+    settings::{self, CarryOutArgs},
 };
-use crate::control::{Owner, wanted};
+use crate::{
+    control::{Owner, wanted},
+    error::Error,
+};
 
-/// Change settings of an interface: all of those that are named, or none
+/// Change settings of interfaces: all of those that are named, or none
 ///
 /// A setting is called as `nicctl show` calls it. A value is a number, on, off, max, min, a
 /// percentage of what the device takes at most, or text. rps, xps and irq take all, off, a list of
-/// CPUs (0-3,8) or a mask (mask:ff), and rps.rx-* is every queue. Settings that are not named stay as they
-/// are. `nicctl restore` gives everything back.
+/// CPUs (0-3,8) or a mask (mask:ff), and rps.rx-* is every queue. Settings that are not named stay
+/// as they are. `nicctl restore` gives everything back.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
+#[command(
+    override_usage = "nicctl set [OPTIONS] <IFACE>... <GROUP.NAME=VALUE>...
+       nicctl set [OPTIONS] --all <GROUP.NAME=VALUE>...",
+    after_help = "\
 Examples:
   nicctl set eth0 ring.rx=max ring.tx=50%
-  nicctl set eth0 coalesce.adaptive-rx=off coalesce.rx-usecs=20
+  nicctl set eth0 eth1 coalesce.adaptive-rx=off coalesce.rx-usecs=20
   nicctl set eth0 'rps.rx-*=0-3' irq.42=cpus:8
-  nicctl set eth0 feature.tso=off --dry-run")]
+  nicctl set --all feature.gro=on --detailed-exitcode
+  nicctl set eth0 channels.combined=4 --confirm 60 && nicctl confirm eth0"
+)]
 pub(super) struct Args {
     #[command(flatten)]
-    interface: InterfaceArgs,
-
-    /// What to set to what
-    #[arg(value_name = "GROUP.NAME=VALUE", required = true, value_parser = name::utf8())]
-    settings: Vec<String>,
+    of: InterfacesAndSettingsArgs,
 
     #[command(flatten)]
     options: CarryOutArgs,
 }
 
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
-    let desired = wanted::from_arguments(&args.settings)?;
-    let mut device = args.interface.open()?;
-    settings::carry_out(&mut device, &desired, &Owner::Set, &args.options, out)
+    if args.of.settings().is_empty() {
+        return Err(Error::usage("nothing to set")
+            .with_fix("name settings behind the interfaces, as in: ring.rx=max")
+            .into());
+    }
+    let desired = wanted::from_arguments(args.of.settings(), &args.of.origin())?;
+    let chosen = args.of.enter()?;
+    let wish = |_: &_| Ok(desired.clone());
+    settings::carry_out(&chosen, &wish, &Owner::Set, &args.options, out)
 }

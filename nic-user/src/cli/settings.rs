@@ -1,10 +1,15 @@
-//! What the commands that change settings have in common: from arguments to a plan to its text.
+//! What the commands that change settings have in common: from arguments to plans to their text.
 
 use std::io::{self, Write};
 
 use clap::Args;
 
-use super::{name, target};
+use super::{
+    chosen::Chosen,
+    confirm::{self, ConfirmArgs},
+    exit::Changed,
+    target,
+};
 use crate::{
     control::{
         self, Context, Desired, Device, Journals, KernelDevice, Owner, Plan, Profile, Report,
@@ -12,48 +17,46 @@ use crate::{
         text,
     },
     error::{Kind, Result},
-    nic::{InterfaceName, Nic},
     report::{json, style::Style},
-    transaction::{self, Present, Subject, Wanted, subject},
+    transaction::{self, Manner, Present, Subject, Wanted, subject},
 };
 
-/// The interface whose settings are meant: itself, not what is below it.
-#[derive(Debug, Args)]
-pub(super) struct InterfaceArgs {
-    /// The interface
-    #[arg(value_name = "IFACE", value_parser = name::interface())]
-    interface: String,
+/// What is wanted of an interface.
+pub(super) type Wish<'a> = dyn Fn(&KernelDevice) -> Result<Desired> + 'a;
 
-    /// The network namespace that the interface is in, as `ip netns` names it
-    #[arg(long, value_name = "NAME", value_parser = name::namespace())]
-    netns: Option<String>,
-}
-
-impl InterfaceArgs {
-    pub(super) fn name(&self) -> &str {
-        &self.interface
-    }
-
-    pub(super) fn open(&self) -> Result<KernelDevice> {
-        let name = InterfaceName::new(&self.interface)?;
-        target::enter(self.netns.as_deref())?;
-        KernelDevice::new(Nic::by_name(&name)?)
-    }
-}
-
-/// Loads a profile, and checks that it is for this device.
-pub(super) fn profile(name_or_path: &str, device: &KernelDevice) -> Result<Desired> {
-    let profile = Profile::load(name_or_path)?;
+/// What a profile wants of an interface, which it must be for.
+pub(super) fn profile(profile: &Profile, device: &KernelDevice) -> Result<Desired> {
     profile.check_match(&device.identity(), device.speed())?;
-    Ok(profile.settings)
+    Ok(profile.settings.clone())
 }
 
-/// Plans what is wanted of the device as it is now.
-pub(super) fn plan(
-    device: &mut KernelDevice,
-    desired: &Desired,
+/// Plans what is wanted of interfaces as they are now. Of all, those that a profile is not for are
+/// passed over.
+pub(super) fn plans(
+    chosen: &Chosen,
+    wish: &Wish<'_>,
     journals: &Journals,
-) -> Result<Plan> {
+) -> Result<Vec<(KernelDevice, Plan)>> {
+    let (mut planned, mut passed_over) = (Vec::new(), None);
+    for mut device in chosen.devices()? {
+        match wish(&device) {
+            Ok(desired) => {
+                let plan = plan(&mut device, &desired, journals)?;
+                planned.push((device, plan));
+            }
+            Err(error) if error.kind() == Kind::NotMatched && chosen.is_all() => {
+                passed_over = Some(error);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    match passed_over {
+        Some(error) if planned.is_empty() => Err(error),
+        _ => Ok(planned),
+    }
+}
+
+fn plan(device: &mut KernelDevice, desired: &Desired, journals: &Journals) -> Result<Plan> {
     let identity = device.identity();
     let journal = match journals.find(&identity) {
         // Who may not read it may not change anything, either.
@@ -69,35 +72,57 @@ pub(super) fn plan(
     control::plan(desired, &current, &context)
 }
 
-pub(super) fn write_plan(plan: &Plan, as_json: bool, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn write_plans(
+    chosen: &Chosen,
+    planned: &[(KernelDevice, Plan)],
+    as_json: bool,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let mut plans = planned.iter().map(|(_, plan)| plan);
     if as_json {
-        return json::write_pretty(out, &PlanDocument::from(plan));
+        let documents = plans.map(PlanDocument::from).collect();
+        return json::write_pretty(out, &chosen.document(documents, Vec::new()));
     }
-    text::write_plan(plan, out, Style::for_stdout())
+    plans.try_for_each(|plan| text::write_plan(plan, out, Style::for_stdout()))
 }
 
-/// Plans what is wanted, and does it, unless only the plan was asked for. Nobody else changes
-/// anything meanwhile.
+/// Plans what is wanted of all interfaces, and does it, or none of it; unless only the plan was
+/// asked for. Nobody else changes anything meanwhile.
 pub(super) fn carry_out(
-    device: &mut KernelDevice,
-    desired: &Desired,
+    chosen: &Chosen,
+    wish: &Wish<'_>,
     owner: &Owner,
     options: &CarryOutArgs,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
-    let journals = Journals::system();
+    let journals = &Journals::system();
     if options.dry_run {
-        let plan = plan(device, desired, &journals)?;
-        return Ok(write_plan(&plan, options.json, out)?);
+        let planned = plans(chosen, wish, journals)?;
+        write_plans(chosen, &planned, options.json, out)?;
+        let is_to_change = planned.iter().any(|(_, plan)| !plan.is_empty());
+        return Changed::told(options.detailed_exitcode && is_to_change);
     }
-    let _lock = transaction::lock(&journals, target::say_waiting)?;
-    let plan = plan(device, desired, &journals)?;
-    let mut report = control::apply(device, &plan, owner, &journals)?;
-    for former in subject::former_settings(&report.interface, &journals)? {
-        forget(&former, &journals, &mut report.notes)?;
+    let lock = target::lock(journals)?;
+    let planned = plans(chosen, wish, journals)?;
+    let is_to_change = planned.iter().any(|(_, plan)| !plan.is_empty());
+    let guard = options.confirm.guard(is_to_change)?;
+    let deadline = guard.as_ref().map(|guard| guard.deadline);
+    let manner = Manner { owner, journals, deadline };
+    let (mut reports, result) = transaction::apply(&lock, planned, manner);
+    if reports.iter().all(|report| report.failure.is_none()) {
+        // It was refused before anything was begun, or all is done.
+        result?;
     }
-    write_report(&report, options.json, out)?;
-    report.error().map_or(Ok(()), |error| Err(error.into()))
+    for report in &mut reports {
+        for former in subject::former_settings(&report.interface, journals)? {
+            forget(&former, journals, &mut report.notes)?;
+        }
+    }
+    write_reports(chosen, &reports, options, out)?;
+    if let Some(error) = reports.iter_mut().find_map(Report::error) {
+        return Err(error.into());
+    }
+    Changed::told(options.detailed_exitcode && reports.iter().any(Report::has_changed))
 }
 
 /// The settings of an interface that had the name of this one are gone with it.
@@ -108,11 +133,24 @@ fn forget(former: &Subject, journals: &Journals, notes: &mut Vec<String>) -> Res
     Ok(())
 }
 
-fn write_report(report: &Report, as_json: bool, out: &mut dyn Write) -> io::Result<()> {
-    if as_json {
-        return json::write_pretty(out, &ApplyDocument::from(report));
+fn write_reports(
+    chosen: &Chosen,
+    reports: &[Report],
+    options: &CarryOutArgs,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let within = |report: &Report| options.confirm.seconds(report.has_changed());
+    if options.json {
+        let documents = reports.iter().map(|report| ApplyDocument::new(report, within(report)));
+        return json::write_pretty(out, &chosen.document(documents.collect(), Vec::new()));
     }
-    text::write_report(report, out, Style::for_stdout())
+    for report in reports {
+        text::write_report(report, out, Style::for_stdout())?;
+        if let Some(seconds) = within(report) {
+            confirm::write_how(&report.interface, seconds, out)?;
+        }
+    }
+    Ok(())
 }
 
 /// How a plan is carried out.
@@ -120,9 +158,16 @@ fn write_report(report: &Report, as_json: bool, out: &mut dyn Write) -> io::Resu
 pub(super) struct CarryOutArgs {
     /// Say what would be done, as `nicctl plan` does, and do nothing
     #[arg(long)]
-    pub(super) dry_run: bool,
+    dry_run: bool,
+
+    #[command(flatten)]
+    confirm: ConfirmArgs,
+
+    /// Exit with 5 if something was changed, or would be
+    #[arg(long)]
+    detailed_exitcode: bool,
 
     /// Print JSON (`nicctl schema apply`; with --dry-run, `nicctl schema plan`)
     #[arg(long)]
-    pub(super) json: bool,
+    json: bool,
 }

@@ -1,11 +1,12 @@
 //! From names on the command line to interfaces.
 
 use crate::{
+    control::Journals,
     error::{Error, Kind, Result},
     nic::{self, InterfaceName, Nic, namespace::NetNs, resolve},
-    offload::Slot,
+    offload::{Lock, Slot},
     report::terminal::say,
-    transaction::{Scope, Subject, subject},
+    transaction::{self, Scope, Subject, subject},
 };
 
 /// Goes to the network namespace of that name, with everything this process does from now on.
@@ -78,8 +79,23 @@ pub(super) fn not_attached(name: &str, netns: Option<&str>) -> Error {
         .with_fix(format!("nicctl attach {name}{option}"))
 }
 
+/// Waits until nobody else changes anything, and gives back what was not confirmed in time.
+pub(super) fn lock(journals: &Journals) -> Result<Lock> {
+    let lock = transaction::lock(journals, say_waiting)?;
+    for (name, taken_back) in transaction::take_back_overdue(&lock, journals)? {
+        match taken_back {
+            Ok(()) => say(format_args!("{name}: not confirmed in time: given back")),
+            Err(error) => say(format_args!(
+                "{name}: not confirmed in time, and not given back: {}",
+                error.in_one_line()
+            )),
+        }
+    }
+    Ok(lock)
+}
+
 /// Tells that another nicctl holds the lock.
-pub(super) fn say_waiting(holder: Option<u32>) {
+fn say_waiting(holder: Option<u32>) {
     match holder {
         Some(pid) => say(format_args!("waiting for another nicctl (process {pid})")),
         None => say("waiting for another nicctl"),

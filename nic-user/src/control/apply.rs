@@ -99,6 +99,11 @@ impl Report {
         }
     }
 
+    /// Whether anything is not what it was before.
+    pub fn has_changed(&self) -> bool {
+        self.steps.iter().any(StepReport::has_changed) || !self.left.is_empty()
+    }
+
     /// The error that this amounts to: a failure, or something that was wanted for sure, was
     /// accepted, and has no effect.
     pub fn error(&mut self) -> Option<Error> {
@@ -173,6 +178,16 @@ pub fn apply_then(
 }
 
 impl StepReport {
+    fn has_changed(&self) -> bool {
+        let is_effect =
+            |outcome: &Outcome| !matches!(outcome, Outcome::NoEffect | Outcome::LeftOut(_));
+        match self.state {
+            StepState::Done => self.outcomes.iter().any(is_effect),
+            StepState::UndoFailed => true,
+            _ => false,
+        }
+    }
+
     const fn planned(step: Step) -> Self {
         Self { step, state: StepState::Planned, outcomes: Vec::new(), remark: None, error: None }
     }

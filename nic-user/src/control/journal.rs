@@ -204,7 +204,8 @@ impl Journals {
             .try_for_each(|path| self.remove_file(&path))
     }
 
-    fn names(&self) -> Result<Vec<String>> {
+    /// The names of all files.
+    pub(super) fn names(&self) -> Result<Vec<String>> {
         sysfs::names(&self.dir)
             .map_err(|error| Error::io(format!("read {}", self.dir.display()), &error))
     }
@@ -227,17 +228,31 @@ impl Journals {
     ///
     /// The folder cannot be written.
     pub fn save(&self, journal: &Journal, durability: Durability) -> Result<()> {
-        let path = self.path_of(journal);
-        let action = || format!("write journal {}", path.display());
-        trusted::make_folder(&self.dir).map_err(|error| error.while_doing(action()))?;
-        self.replace(&path, journal, durability).map_err(|error| Error::io(action(), &error))?;
+        self.write(&self.path_of(journal), journal, durability)?;
         journal.former.as_deref().map_or(Ok(()), |former| self.remove_file(former))
     }
 
-    fn replace(&self, path: &Path, journal: &Journal, durability: Durability) -> io::Result<()> {
+    /// Puts `document` in the place of a file.
+    pub(super) fn write(
+        &self,
+        path: &Path,
+        document: &impl Serialize,
+        durability: Durability,
+    ) -> Result<()> {
+        let action = || format!("write journal {}", path.display());
+        trusted::make_folder(&self.dir).map_err(|error| error.while_doing(action()))?;
+        self.replace(path, document, durability).map_err(|error| Error::io(action(), &error))
+    }
+
+    fn replace(
+        &self,
+        path: &Path,
+        document: &impl Serialize,
+        durability: Durability,
+    ) -> io::Result<()> {
         let new = path.with_extension(UNFINISHED);
         let mut file = trusted::create(&new)?;
-        file.write_all(&serde_json::to_vec_pretty(journal)?)?;
+        file.write_all(&serde_json::to_vec_pretty(document)?)?;
         if durability == Durability::Synced {
             file.sync_all()?;
         }
@@ -267,7 +282,8 @@ impl Journals {
         self.remove_file(&self.path(key))
     }
 
-    fn remove_file(&self, path: &Path) -> Result<()> {
+    /// Removes a file; that there is none is a success.
+    pub(super) fn remove_file(&self, path: &Path) -> Result<()> {
         let removed = match fs::remove_file(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             removed => removed,
@@ -286,7 +302,12 @@ impl Journals {
     }
 
     fn path(&self, key: InterfaceKey) -> PathBuf {
-        self.dir.join(format!("{key}.json"))
+        self.file(&format!("{key}.json"))
+    }
+
+    /// Where the file of this name is.
+    pub(super) fn file(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
     }
 }
 
@@ -327,15 +348,20 @@ impl Format {
 }
 
 fn load(path: &Path) -> Result<Option<Format>> {
-    let action = format!("read journal {}", path.display());
+    let Some(bytes) = read(path)? else { return Ok(None) };
+    decode(&bytes).map(Some).map_err(|(what, fix)| {
+        Error::failed(format!("read journal {}: {what}", path.display()))
+            .with_fix(format!("{fix} {}", path.display()))
+    })
+}
+
+/// What is in a file of a folder of journals, if both are there and to be believed.
+pub(super) fn read(path: &Path) -> Result<Option<Vec<u8>>> {
     let read = || match path.parent().map(trusted::folder).transpose()? {
         Some(true) => trusted::read(path, MAX_BYTES),
         _ => Ok(None),
     };
-    let Some(bytes) = read().map_err(|error| error.while_doing(&action))? else { return Ok(None) };
-    decode(&bytes).map(Some).map_err(|(what, fix)| {
-        Error::failed(format!("{action}: {what}")).with_fix(format!("{fix} {}", path.display()))
-    })
+    read().map_err(|error| error.while_doing(format_args!("read journal {}", path.display())))
 }
 
 /// Only the version is read of a journal of another version.

@@ -34,6 +34,10 @@ pub struct ApplyDocument {
     interface: String,
     /// Whether every step was done.
     applied: bool,
+    /// Whether anything is not what it was.
+    changed: bool,
+    /// In how many seconds it is given back, unless `nicctl confirm` comes before.
+    confirm_within: Option<u32>,
     /// Every step of the plan, in its order.
     steps: Vec<StepReportEntry>,
     /// After a failure: what could not be taken back.
@@ -196,12 +200,15 @@ impl From<&Left> for LeftEntry {
     }
 }
 
-impl From<&Report> for ApplyDocument {
-    fn from(report: &Report) -> Self {
+impl ApplyDocument {
+    /// What became of an interface, and how many seconds there are to confirm it.
+    pub fn new(report: &Report, confirm_within: Option<u32>) -> Self {
         Self {
             version: Version,
             interface: report.interface.clone(),
             applied: report.failure.is_none(),
+            changed: report.has_changed(),
+            confirm_within,
             steps: report.steps.iter().map(StepReportEntry::from).collect(),
             left: report.left.iter().map(LeftEntry::from).collect(),
             notes: report.notes.clone(),
@@ -240,6 +247,22 @@ fn outcome_entry(change: &Change, outcome: Option<&Outcome>) -> OutcomeEntry {
 }
 
 impl RestoreDocument {
+    /// Of an interface that is no more: only its journal is removed.
+    pub fn of_gone(name: &str, dry_run: bool) -> Self {
+        Self {
+            version: Version,
+            interface: name.to_owned(),
+            former_name: None,
+            dry_run,
+            was_changed: false,
+            former_is_gone: true,
+            changes: Vec::new(),
+            left: Vec::new(),
+            gone: Vec::new(),
+            foreign: Vec::new(),
+        }
+    }
+
     /// What became of an interface, and whether there was an earlier one of its name.
     pub fn new(restored: &Restored, former_is_gone: bool) -> Self {
         let given = restored.given_back.as_ref();

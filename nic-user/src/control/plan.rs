@@ -17,7 +17,7 @@ use super::{
     journal::Obtained,
     names,
     rules::{self, Interruption, State},
-    wanted::{self, Desired, Wanted},
+    wanted::{Desired, Wanted},
 };
 use crate::{
     error::{Error, Result},
@@ -260,15 +260,5 @@ pub fn with_needs_of_xdp(mut desired: Desired, needs: Desired) -> Result<Desired
             }
         }
     }
-    Ok(desired)
-}
-
-/// Reads `GROUP.NAME=VALUE` arguments over the wishes of a profile.
-///
-/// # Errors
-///
-/// As [`wanted::from_arguments`].
-pub fn with_arguments(mut desired: Desired, arguments: &[String]) -> Result<Desired> {
-    desired.extend(wanted::from_arguments(arguments)?);
     Ok(desired)
 }

@@ -15,7 +15,7 @@ use super::{
     wanted::{Desired, Wanted},
 };
 use crate::{
-    error::{Error, Result},
+    error::{Error, Kind, Result},
     files,
     nic::{name, setting::Group},
 };
@@ -87,7 +87,8 @@ impl Profile {
             return Ok(());
         };
         let message = format!("profile {} is not for {}: {mismatch}", self.name, interface.name);
-        Err(Error::failed(message).with_fix("choose another profile, or change its [match]"))
+        Err(Error::new(Kind::NotMatched, message)
+            .with_fix("choose another profile, or change its [match]"))
     }
 }
 

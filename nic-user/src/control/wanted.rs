@@ -116,6 +116,8 @@ impl JsonSchema for Wanted {
 pub enum Origin {
     /// An argument.
     CommandLine,
+    /// An argument for all interfaces, whatever they have.
+    CommandLineForAll,
     /// A line of a profile.
     Profile {
         /// Its name, or the path of its file.
@@ -132,14 +134,14 @@ pub enum Origin {
 impl Origin {
     /// Whether what can not be had is left out, with a note, instead of refused.
     pub const fn is_best_effort(&self) -> bool {
-        matches!(self, Self::Profile { built_in: true, .. })
+        matches!(self, Self::Profile { built_in: true, .. } | Self::CommandLineForAll)
     }
 }
 
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::CommandLine => f.write_str("command line"),
+            Self::CommandLine | Self::CommandLineForAll => f.write_str("command line"),
             Self::Profile { name, line, .. } => write!(f, "{name}:{line}"),
             Self::Xdp => f.write_str("needed by XDP"),
         }
@@ -212,11 +214,11 @@ fn refuse_both(key: &Key, earlier: &Request, later: &Request) -> Result<()> {
 /// # Errors
 ///
 /// One that is not of that form, or the same setting twice.
-pub fn from_arguments(arguments: &[String]) -> Result<Desired> {
+pub fn from_arguments(arguments: &[String], origin: &Origin) -> Result<Desired> {
     let mut desired = Desired::new();
     for argument in arguments {
         let (key, wanted) = assignment(argument)?;
-        add(&mut desired, key, wanted, Origin::CommandLine)?;
+        add(&mut desired, key, wanted, origin.clone())?;
     }
     Ok(desired)
 }
@@ -254,7 +256,7 @@ mod tests {
 
     fn arguments(arguments: &[&str]) -> Result<Desired> {
         let arguments: Vec<String> = arguments.iter().map(|&argument| argument.into()).collect();
-        from_arguments(&arguments)
+        from_arguments(&arguments, &Origin::CommandLine)
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub fn snapshot(name: &str, rx_queues: usize, tx_queues: usize) -> Snapshot {
         ifindex: 7,
         netns: None,
         mode: "native".to_owned(),
+        not_at_xdp: None,
+        tx_queue_guess: None,
         policy: CopyPolicy::DEFAULT,
         attached_at: UNIX_EPOCH + Duration::from_secs(1_735_689_599),
         taken_at: Instant::now(),

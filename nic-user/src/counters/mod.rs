@@ -29,8 +29,12 @@ pub struct Snapshot {
     pub ifindex: u32,
     /// Name of the network namespace, unless it is the caller's own.
     pub netns: Option<String>,
-    /// How XDP is attached: `native`, `generic` or `offload`.
+    /// How XDP is attached: `native`, `generic` or `offload`; `tc` without it.
     pub mode: String,
+    /// Why XDP counts nothing, where it does not.
+    pub not_at_xdp: Option<&'static str>,
+    /// Why the rows of transmit queues are a guess, where they are.
+    pub tx_queue_guess: Option<&'static str>,
     /// The policy in force.
     pub policy: CopyPolicy,
     /// When the programs were attached.

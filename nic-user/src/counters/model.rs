@@ -35,8 +35,13 @@ pub struct Interface {
     pub ifindex: u32,
     /// Name of the network namespace; null for the caller's own.
     pub netns: Option<String>,
-    /// How XDP is attached: native, generic or offload.
+    /// How XDP is attached: native, generic or offload; tc without it.
     pub mode: String,
+    /// What is not being counted, and why. What was counted before is still there.
+    pub missing: Vec<Missing>,
+    /// Why the transmit queue of a packet is a guess; null where it is known. Totals are exact all
+    /// the same.
+    pub tx_queue_guess: Option<&'static str>,
     /// The policy in force.
     pub policy: Policy,
     /// When the programs were attached: RFC 3339, UTC.
@@ -55,6 +60,15 @@ pub struct Interface {
     pub queues: Vec<Queue>,
     /// The sum of the rows in `queues`.
     pub total: Counted,
+}
+
+/// Counters that do not count.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Missing {
+    /// Where they are in every row: `rx`.
+    pub counters: &'static str,
+    /// Why they do not.
+    pub why: &'static str,
 }
 
 /// What decides which bytes of a frame are copied.
@@ -235,7 +249,7 @@ pub struct TxAverages {
 /// and when counters started anew.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct PerSecond {
-    /// Received, as XDP counts it.
+    /// Received, as XDP counts it; where `rx` is missing, as TC ingress does.
     pub rx: Option<DirectionRate>,
     /// Sent, as TC egress counts it.
     pub tx: Option<DirectionRate>,
@@ -281,6 +295,12 @@ impl Interface {
             ifindex: snapshot.ifindex,
             netns: snapshot.netns.clone(),
             mode: snapshot.mode.clone(),
+            missing: snapshot
+                .not_at_xdp
+                .map(|why| Missing { counters: "rx", why })
+                .into_iter()
+                .collect(),
+            tx_queue_guess: snapshot.tx_queue_guess,
             policy: snapshot.policy.into(),
             attached_at: rfc3339(snapshot.attached_at),
             interval_seconds: watched
@@ -448,7 +468,7 @@ mod tests {
         let json = serde_json::to_string(&document).unwrap();
         // A line an object, to be read by people.
         insta::assert_snapshot!(json.replace("},", "},\n"), @r#"
-        {"version":1,"interfaces":[{"name":"eth7","ifindex":7,"netns":"blue","mode":"native","policy":{"rx_copybreak":256,"max_linear":256,"split":true},
+        {"version":1,"interfaces":[{"name":"eth7","ifindex":7,"netns":"blue","mode":"native","missing":[],"tx_queue_guess":null,"policy":{"rx_copybreak":256,"max_linear":256,"split":true},
         "attached_at":"2024-12-31T23:59:59Z","rx_queues":1,"tx_queues":1,"queues":[{"queue":0,"rx":{"packets":3,"bytes":3000,"copy":0,"split":3,"whole":0,"malformed":0,"unparsed":0,"fragments":0,"vlan":0,"tunnelled":0,"no_metadata":0,"redirected":0,"header_bytes":162,"copied_bytes":162,"spared_bytes":2838,"averages":{"packet_bytes":1000.0,"header_bytes":54.0,"spared_share":0.946}},
         "ingress":{"packets":0,"bytes":0,"linear_bytes":0,"linear_payload_bytes":0,"paged_bytes":0,"gro_packets":0,"gro_segments":0,"largest":0,"pulled":0,"pull_failed":0,"averages":{"packet_bytes":null,"gro_segments":null,"linear_payload_share":null}},
         "tx":{"packets":0,"bytes":0,"header_bytes":0,"gso_tcp_packets":0,"gso_tcp_segments":0,"gso_udp_packets":0,"gso_udp_segments":0,"over_64k":0,"averages":{"packet_bytes":null,"header_bytes":null,"gso_tcp_segments":null,"gso_udp_segments":null}}}],"total":{"rx":{"packets":3,"bytes":3000,"copy":0,"split":3,"whole":0,"malformed":0,"unparsed":0,"fragments":0,"vlan":0,"tunnelled":0,"no_metadata":0,"redirected":0,"header_bytes":162,"copied_bytes":162,"spared_bytes":2838,"averages":{"packet_bytes":1000.0,"header_bytes":54.0,"spared_share":0.946}},

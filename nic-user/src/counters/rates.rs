@@ -16,7 +16,7 @@ pub struct Rate {
 /// Both directions; nothing where two readings cannot be compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SideRates {
-    /// Received, as XDP counts it.
+    /// Received, as XDP counts it; where it does not, as TC ingress does.
     pub rx: Option<Rate>,
     /// Sent, as TC egress counts it.
     pub tx: Option<Rate>,
@@ -44,6 +44,7 @@ impl Rates {
     pub fn between(before: &Snapshot, after: &Snapshot) -> Self {
         let interval = after.taken_at.saturating_duration_since(before.taken_at);
         let comparable = after.is_same_attachment(before) && !interval.is_zero();
+        let rx_traffic = if after.not_at_xdp.is_some() { ingress_traffic } else { xdp_traffic };
         let queues = (0..after.rows()).map(|queue| {
             if !comparable {
                 return SideRates::default();
@@ -91,9 +92,14 @@ impl Snapshot {
     }
 }
 
-fn rx_traffic(snapshot: &Snapshot, queue: u32) -> Option<Traffic> {
+fn xdp_traffic(snapshot: &Snapshot, queue: u32) -> Option<Traffic> {
     let rx = snapshot.rx.get(usize::try_from(queue).ok()?)?;
     Some(Traffic { packets: rx.packets(), bytes: rx.bytes })
+}
+
+fn ingress_traffic(snapshot: &Snapshot, queue: u32) -> Option<Traffic> {
+    let ingress = snapshot.ingress.get(usize::try_from(queue).ok()?)?;
+    Some(Traffic { packets: ingress.packets, bytes: ingress.bytes })
 }
 
 fn tx_traffic(snapshot: &Snapshot, queue: u32) -> Option<Traffic> {

@@ -45,9 +45,20 @@ pub fn write_counters(
     let split = if policy.split { "on" } else { "off" };
     let (copybreak, linear) = (policy.rx_copybreak, policy.max_linear);
     writeln!(out, "rx-copybreak {copybreak}, max-linear {linear}, split {split}")?;
-    counter_table(queues).write(out, style)?;
+    counter_table(snapshot, queues).write(out, style)?;
+    if let Some(why) = snapshot.not_at_xdp {
+        let missing = format!(
+            "verdicts, lengths of frames and headers, and what is malformed, tunnelled or tagged: \
+             {why}; RX is what TC ingress counts, after GRO"
+        );
+        paragraph::write_text(out, style, ("missing", LABEL), &missing)?;
+    }
     for (label, items) in paragraphs(&queues.total) {
         paragraph::write_items(out, style, (label, LABEL), &items)?;
+    }
+    if let Some(why) = snapshot.tx_queue_guess {
+        let guess = format!("the TX queues of packets are a guess: {why}");
+        paragraph::write_text(out, style, ("guess", LABEL), &guess)?;
     }
     Ok(())
 }
@@ -99,15 +110,21 @@ fn write_heading(
     }
 }
 
-fn counter_table(queues: &Queues) -> Table<8> {
+fn counter_table(snapshot: &Snapshot, queues: &Queues) -> Table<8> {
     const TITLES: [&str; 8] =
         ["QUEUE", "RX PACKETS", "RX BYTES", "COPY", "SPLIT", "WHOLE", "TX PACKETS", "TX BYTES"];
     let cells = |label: String, sides: &Sides| {
-        let verdict = |verdict| number::count(sides.rx.verdict(verdict));
+        let (packets, bytes, verdict): (_, _, &dyn Fn(Verdict) -> String) =
+            match snapshot.not_at_xdp {
+                None => (sides.rx.packets(), sides.rx.bytes, &|verdict| {
+                    number::count(sides.rx.verdict(verdict))
+                }),
+                Some(_) => (sides.ingress.packets, sides.ingress.bytes, &|_| "-".into()),
+            };
         [
             label,
-            number::count(sides.rx.packets()),
-            number::bytes(sides.rx.bytes),
+            number::count(packets),
+            number::bytes(bytes),
             verdict(Verdict::Copy),
             verdict(Verdict::Split),
             verdict(Verdict::Whole),
@@ -342,6 +359,28 @@ mod tests {
                  0.5% of the payload in the linear part
         tx       average 40909.1 B, headers 66.0 B, 37.5 segments per TCP GSO packet,
                  20.0 per UDP GSO packet, 120 over 64 KiB
+        "#);
+    }
+
+    #[test]
+    fn what_is_missing_and_what_is_guessed_is_said() {
+        let mut lacking = fixtures::snapshot("eth7", 1, 2);
+        (lacking.mode, lacking.not_at_xdp) = ("tc".to_owned(), Some("tc mode has no XDP program"));
+        lacking.tx_queue_guess = Some("TC egress runs before the queue is picked");
+        (lacking.ingress[0].packets, lacking.ingress[0].bytes) = (3, 4500);
+        insta::assert_snapshot!(counters(&lacking), @r#"
+        eth7  tc  since 2024-12-31T23:59:59Z
+        rx-copybreak 256, max-linear 256, split on
+        QUEUE  RX PACKETS  RX BYTES  COPY  SPLIT  WHOLE  TX PACKETS  TX BYTES
+            0           3   4.50 kB     -      -      -           0       0 B
+            1           0       0 B     -      -      -           0       0 B
+        total           3   4.50 kB     -      -      -           0       0 B
+        missing  verdicts, lengths of frames and headers, and what is malformed,
+                 tunnelled or tagged: tc mode has no XDP program; RX is what TC ingress
+                 counts, after GRO
+        ingress  0.0% of the payload in the linear part
+        guess    the TX queues of packets are a guess: TC egress runs before the queue
+                 is picked
         "#);
     }
 

@@ -14,7 +14,7 @@ use crate::{
         settings::{self, Survey},
         sysfs::Sysfs,
     },
-    offload::{ModeWanted, Options},
+    offload::{Effect, Hooks, ModeWanted, Options},
     transaction,
 };
 
@@ -40,10 +40,10 @@ pub struct Interface {
 /// What attaching would come to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attach {
-    /// The XDP mode.
-    pub mode: XdpMode,
-    /// The build of the XDP program.
-    pub build: &'static str,
+    /// Which programs there would be.
+    pub hooks: Hooks,
+    /// Why these.
+    pub why: Option<String>,
     /// The settings that would be changed for it, and what to.
     pub settings: Vec<String>,
     /// Whether something of nicctl is attached already.
@@ -96,10 +96,10 @@ fn attach(nic: Nic, journals: &Journals) -> Result<Attach> {
     let planned = transaction::plan(nic, None, &options, journals)?;
     let changes = planned.settings.changes();
     Ok(Attach {
-        mode: planned.programs.mode,
-        build: planned.programs.build.name(),
+        hooks: planned.programs.hooks,
+        why: planned.programs.why,
         settings: changes.map(|change| format!("{} {}", change.key, change.to)).collect(),
-        again: planned.programs.upgraded,
+        again: planned.programs.effect != Effect::Attached,
     })
 }
 
@@ -159,9 +159,14 @@ fn attaching(interface: &Interface) -> Vec<Found> {
         Ok(attach) => attach,
         Err(refusal) => return vec![refusal.found(Status::Problem).blocks("attach")],
     };
-    let Attach { mode, build, settings, again } = attach;
+    let Attach { hooks, why, settings, again } = attach;
     let verb = if *again { "is attached" } else { "would be attached" };
-    let mut what = format!("{verb} in {} mode, with the {build} build", mode.name());
+    let build = hooks.build().map(|build| format!(", with the {} build", build.name()));
+    let mode = hooks.mode().name();
+    let mut what = format!("{verb} in {mode} mode{}", build.unwrap_or_default());
+    if let Some(why) = why.as_ref().filter(|_| !again) {
+        what = format!("{what}: {why}");
+    }
     if !settings.is_empty() {
         what = format!("{what}; first it sets {}", settings.join(", "));
     }
@@ -287,6 +292,7 @@ mod tests {
             netdev::queue::{Direction, QueueId},
         },
         nic::{interrupts::Interrupt, topology::QueuePath},
+        offload::Build,
     };
 
     fn on() -> Feature {
@@ -307,8 +313,8 @@ mod tests {
             survey: Survey::default(),
             below: Vec::new(),
             attach: Ok(Attach {
-                mode: XdpMode::Native,
-                build: "single-buffer",
+                hooks: Hooks::Xdp { mode: XdpMode::Native, build: Build::SingleBuffer },
+                why: None,
                 settings: Vec::new(),
                 again: false,
             }),

@@ -300,6 +300,12 @@ pub fn gre(payload: EtherPayload) -> IpPayload {
     IpPayload { protocol: PROTOCOL_GRE, bytes }
 }
 
+/// An IP tunnel without anything between the headers.
+pub fn ip_in_ip(payload: EtherPayload) -> IpPayload {
+    let protocol = if payload.ether_type == ETHER_TYPE_IPV4 { 4 } else { 41 };
+    IpPayload { protocol, bytes: payload.bytes }
+}
+
 /// An IPv6 hop-by-hop options header with nothing but padding; it must be the first.
 pub fn hop_by_hop(payload: IpPayload) -> IpPayload {
     options(PROTOCOL_HOP_BY_HOP, [1, 4, 0, 0, 0, 0], payload)

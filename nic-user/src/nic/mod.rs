@@ -7,6 +7,7 @@ pub mod detached;
 pub mod drivers;
 pub mod identity;
 pub mod interrupts;
+pub mod mode;
 pub mod name;
 pub mod namespace;
 pub mod preflight;

@@ -74,6 +74,11 @@ pub fn needs_frags(nic: &Nic) -> bool {
     nic.splits_headers || exceeded_limit(nic).is_some()
 }
 
+/// Whether `nic` runs XDP natively, as far as that is known.
+pub fn may_run_natively(nic: &Nic) -> bool {
+    runs_natively(nic, Machine::current())
+}
+
 /// Whether programs that read several buffers run on `nic` in this mode, as far as that is known.
 pub fn takes_frags(nic: &Nic, mode: XdpMode) -> bool {
     match mode {

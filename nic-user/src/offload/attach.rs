@@ -2,41 +2,48 @@
 
 mod attaching;
 pub(super) mod carry;
+mod choice;
 mod hooks;
+mod unchanged;
 mod upgrade;
 
 use nic_common::{policy::CopyPolicy, record::AttachRecord};
 
-use self::attaching::Attaching;
+pub use self::choice::{Choice, choose};
+use self::{attaching::Attaching, choice::choose_beside};
 use super::{
     attachment::Attachment,
-    bpffs, detach, foreign,
+    bpffs, detach,
     lock::Lock,
     object::Build,
     slot::{self, Slot},
 };
 use crate::{
     error::{Error, Result},
-    netlink::link::{Links, XdpMode},
+    netlink::link::XdpMode,
     nic::{
         Nic,
+        mode::Mode,
         preflight::{self, Finding},
     },
 };
 
-/// Which XDP mode is wanted.
+/// Which mode is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModeWanted {
-    /// Native where the driver can, else generic; an existing attachment keeps its mode.
+    /// That of an attachment that is there; else the one that costs the interface least and does
+    /// all that is asked for.
     Auto,
+    /// The same, knowing that those tried before this one are refused.
+    From(Mode),
     /// This one or none.
-    Only(XdpMode),
+    Only(Mode),
 }
 
 /// How to attach.
 #[derive(Clone, Copy)]
 pub struct Options<'a> {
-    /// The XDP mode.
+    /// Where frames are counted.
     pub mode: ModeWanted,
     /// Makes the copy policy from the one in force, or from the default.
     pub policy: &'a dyn Fn(CopyPolicy) -> CopyPolicy,
@@ -70,6 +77,55 @@ impl Switches {
     }
 }
 
+/// What attaching does to the programs of an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// There were none.
+    Attached,
+    /// They are replaced.
+    Upgraded,
+    /// They are what they would be, and stay.
+    Unchanged,
+}
+
+/// Why the transmit queue of a packet is a guess where there are several (`netdev_pick_tx`,
+/// net/core/dev.c).
+pub(super) const TX_QUEUE_GUESS: &str = "TC egress runs before the queue is picked, and foresees it from the receive queue or the \
+     flow's hash; XPS, the driver, or an earlier pick for the socket may make it another; totals \
+     are exact";
+
+/// The programs of an attachment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hooks {
+    /// At XDP and at TC.
+    Xdp {
+        /// How XDP runs.
+        mode: XdpMode,
+        /// The build of the XDP program.
+        build: Build,
+    },
+    /// At TC alone.
+    Tc,
+}
+
+impl Hooks {
+    /// The mode.
+    pub const fn mode(self) -> Mode {
+        match self {
+            Self::Xdp { mode, .. } => Mode::Xdp(mode),
+            Self::Tc => Mode::Tc,
+        }
+    }
+
+    /// The build of the XDP program, if there is one.
+    pub const fn build(self) -> Option<Build> {
+        match self {
+            Self::Xdp { build, .. } => Some(build),
+            Self::Tc => None,
+        }
+    }
+}
+
 /// What attaching came to.
 #[derive(Debug)]
 pub struct Attached {
@@ -77,31 +133,44 @@ pub struct Attached {
     pub name: String,
     /// Interface index.
     pub ifindex: u32,
-    /// The XDP mode obtained.
-    pub mode: XdpMode,
-    /// The build of the XDP program.
-    pub build: Build,
+    /// Which programs there are.
+    pub hooks: Hooks,
+    /// Why they are there, where nobody said which mode.
+    pub why: Option<String>,
     /// The copy policy in force.
     pub policy: CopyPolicy,
     /// What is switched on.
     pub switches: Switches,
-    /// Whether programs were replaced, not attached for the first time.
-    pub upgraded: bool,
-    /// What the user should know: why not native, why frags, what was cleared away.
+    /// What became of the programs that were there.
+    pub effect: Effect,
+    /// Why the transmit queues of packets are a guess, where they are.
+    pub tx_queue_guess: Option<&'static str>,
+    /// What the user should know: why frags, what was cleared away.
     pub notes: Vec<String>,
 }
 
-/// What attaching would come to, as far as it can be told without trying.
-pub fn plan(nic: &Nic, options: &Options<'_>) -> Result<Attached> {
-    let slot = Slot::of(&nic.link)?;
-    let half_made = slot.is_half_made()?;
-    let current = earlier(nic, slot)?.filter(|attachment| !attachment.is_stale());
-    // What a killed attach left is cleared away before the next.
-    if current.is_none() && !half_made {
-        refuse_without_ethernet(nic)?;
-        refuse_foreign(nic)?;
+/// What attaching in one mode would come to, as far as it can be told without trying.
+///
+/// # Errors
+///
+/// What the kernel will refuse, with the way out.
+pub fn plan(nic: &Nic, options: &Options<'_>, mode: Mode) -> Result<Attached> {
+    let current = attachment_of(nic)?;
+    if let Some(current) = &current
+        && let Some(unchanged) = unchanged::unchanged(nic, options, current, mode)?
+    {
+        return Ok(unchanged);
     }
-    let (mode, notes) = planned_mode(nic, options.mode, current.as_ref())?;
+    if current.is_none() {
+        refuse_without_ethernet(nic)?;
+    }
+    let (hooks, notes) = match mode {
+        Mode::Tc => (Hooks::Tc, Vec::new()),
+        Mode::Xdp(mode) => match blocked(nic, mode) {
+            Some(reason) => return Err(in_attach(nic, reason)),
+            None => (Hooks::Xdp { mode, build: builds(nic)[0] }, warnings(nic, mode).collect()),
+        },
+    };
     let policy = match &current {
         Some(attachment) => attachment.policy()?,
         None => CopyPolicy::DEFAULT,
@@ -109,46 +178,24 @@ pub fn plan(nic: &Nic, options: &Options<'_>) -> Result<Attached> {
     Ok(Attached {
         name: nic.name().to_owned(),
         ifindex: nic.ifindex(),
-        mode,
-        build: builds(nic)[0],
+        hooks,
+        why: None,
         policy: (options.policy)(policy),
         switches: Switches::of(options, current.as_ref().map(Attachment::record)),
-        upgraded: current.is_some(),
+        effect: if current.is_some() { Effect::Upgraded } else { Effect::Attached },
+        tx_queue_guess: attaching::guesses_tx_queue(nic).then_some(TX_QUEUE_GUESS),
         notes,
     })
 }
 
-/// The mode that is tried first.
-pub fn first_mode(nic: &Nic, wanted: ModeWanted) -> Result<XdpMode> {
-    if let ModeWanted::Only(mode) = wanted {
-        return Ok(mode);
-    }
-    let slot = Slot::of(&nic.link)?;
-    let current = earlier(nic, slot)?.filter(|attachment| !attachment.is_stale());
-    Ok(current.map_or(XdpMode::Native, |attachment| attachment.mode()))
-}
-
-/// The mode to expect, and what to say about it.
-fn planned_mode(
-    nic: &Nic,
-    wanted: ModeWanted,
-    current: Option<&Attachment>,
-) -> Result<(XdpMode, Vec<String>)> {
-    let mode = match (wanted, current) {
-        (ModeWanted::Only(mode), _) => mode,
-        (ModeWanted::Auto, Some(attachment)) => attachment.mode(),
-        (ModeWanted::Auto, None) => XdpMode::Native,
-    };
-    match (blocked(nic, mode), wanted) {
-        (None, _) => Ok((mode, warnings(nic, mode).collect())),
-        (Some(reason), ModeWanted::Auto) => {
-            Ok((XdpMode::Generic, vec![format!("generic mode: {reason}")]))
-        }
-        (Some(reason), ModeWanted::Only(_)) => Err(in_attach(nic, reason)),
-    }
+/// What is attached to `nic`, if that is more than pins.
+fn attachment_of(nic: &Nic) -> Result<Option<Attachment>> {
+    let attachment = earlier(nic, Slot::of(&nic.link)?)?;
+    Ok(attachment.filter(|attachment| !attachment.is_stale()))
 }
 
 /// Attaches to `nic`, or replaces the programs that an earlier attach left there; counters go on.
+/// Where they are what they would be, nothing is loaded.
 ///
 /// # Errors
 ///
@@ -160,8 +207,7 @@ pub fn attach(_lock: &Lock, nic: &Nic, options: &Options<'_>) -> Result<Attached
     let mut notes: Vec<String> = left.iter().map(Error::in_one_line).collect();
     match earlier(nic, slot.clone())? {
         Some(attachment) if !attachment.is_stale() => {
-            return upgrade::upgrade(nic, options, &attachment)
-                .map_err(|error| in_attach(nic, error));
+            return again(nic, options, &attachment).map_err(|error| in_attach(nic, error));
         }
         Some(_) => {
             detach::remove(&slot)?;
@@ -170,11 +216,12 @@ pub fn attach(_lock: &Lock, nic: &Nic, options: &Options<'_>) -> Result<Attached
         None => {}
     }
     refuse_without_ethernet(nic)?;
-    refuse_foreign(nic)?;
+    let choice = choose_beside(nic, options, None).map_err(|error| in_attach(nic, error))?;
     let slot = Slot::of(&nic.link)?;
     let staged = slot.stage()?;
     let switches = Switches::of(options, None);
-    let attached = Attaching { nic, options, slot: &staged, switches, notes }.fresh();
+    let why = choice.why.clone();
+    let attached = Attaching { nic, options, slot: &staged, switches, why, notes }.fresh(&choice);
     match attached.and_then(|attached| slot.commit(&staged).map(|()| attached)) {
         Ok(attached) => Ok(attached),
         Err(error) => {
@@ -184,6 +231,14 @@ pub fn attach(_lock: &Lock, nic: &Nic, options: &Options<'_>) -> Result<Attached
             slot::remove_directory_if_empty();
             Err(in_attach(nic, error))
         }
+    }
+}
+
+fn again(nic: &Nic, options: &Options<'_>, attachment: &Attachment) -> Result<Attached> {
+    let choice = choose_beside(nic, options, Some(attachment))?;
+    match unchanged::unchanged(nic, options, attachment, choice.first)? {
+        Some(unchanged) => Ok(Attached { why: choice.why, ..unchanged }),
+        None => upgrade::upgrade(nic, options, attachment, &choice),
     }
 }
 
@@ -210,18 +265,6 @@ fn refuse_without_ethernet(nic: &Nic) -> Result<()> {
             let fix = "attach to the Ethernet interface by which its packets leave";
             Err(in_attach(nic, Error::failed(what).with_fix(fix)))
         }
-    }
-}
-
-/// Looks again: what was on the interface when `nic` was read may have been our own, and gone by
-/// now.
-fn refuse_foreign(nic: &Nic) -> Result<()> {
-    let link = Links::open()
-        .and_then(|mut links| links.by_index(nic.ifindex()))
-        .map_err(|error| error.while_doing(format_args!("attach to {}", nic.name())))?;
-    match link.xdp.first() {
-        Some(attached) => Err(in_attach(nic, foreign::refusal(nic, attached))),
-        None => Ok(()),
     }
 }
 

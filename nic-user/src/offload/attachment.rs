@@ -9,15 +9,18 @@ use nic_common::{
 };
 
 use super::{
+    attach::TX_QUEUE_GUESS,
     layout::Counted,
     link::Link,
+    object::Build,
     pinned::{self, CounterPins, PolicyWord},
     slot::{self, Slot},
     sys::LinkState,
 };
 use crate::{
     error::{Error, Result},
-    netlink::{self, link::XdpMode},
+    netlink,
+    nic::mode::Mode,
 };
 
 /// An attachment that this nicctl can read.
@@ -30,6 +33,8 @@ pub struct Attachment {
     xdp: Option<LinkState>,
     /// The links of TC ingress and egress, while they are attached.
     tc: [Option<LinkState>; 2],
+    /// Whether there are links at all: filters of a clsact qdisc are none.
+    has_links: bool,
 }
 
 /// The counters of an attachment; the index is the queue.
@@ -68,13 +73,15 @@ impl Attachment {
 
     fn read_slot(slot: Slot) -> Result<Self> {
         let (record, is_ours) = pinned::read_record_and_layout(&slot)?;
-        let attached = |name| -> Result<Option<LinkState>> {
+        let mut has_links = false;
+        let mut attached = |name| -> Result<Option<LinkState>> {
             let link = Link::open(&slot, name)?;
+            has_links |= link.is_some();
             Ok(link.filter(Link::is_attached).map(|link| link.state()))
         };
         let xdp = attached(slot::XDP_LINK)?;
         let tc = [attached(slot::INGRESS_LINK)?, attached(slot::EGRESS_LINK)?];
-        Ok(Self { slot, record, is_ours, xdp, tc })
+        Ok(Self { slot, record, is_ours, xdp, tc, has_links })
     }
 
     /// Where its pins are.
@@ -105,16 +112,38 @@ impl Attachment {
 
     /// Whether the interface is gone; what is left is only pins.
     pub fn is_stale(&self) -> bool {
-        self.xdp.is_none() && self.tc == [None; 2]
+        // Filters are not links: they are where their interface is.
+        let has_filters = self.record.has(AttachRecord::CLSACT) && self.slot.ifindex.is_some();
+        self.xdp.is_none() && self.tc == [None; 2] && !has_filters
     }
 
-    /// The mode of XDP; `gone` if the interface is, `partial` if only XDP is.
+    /// Whether the kernel has taken its links away, as it does when the interface goes; `None`
+    /// where it never had any.
+    pub fn links_are_gone(&self) -> Option<bool> {
+        self.has_links.then_some(self.xdp.is_none() && self.tc == [None; 2])
+    }
+
+    /// Why the transmit queues of packets are a guess, where they are.
+    pub fn tx_queue_guess(&self) -> Option<&'static str> {
+        self.record.has(AttachRecord::GUESSES_TX_QUEUE).then_some(TX_QUEUE_GUESS)
+    }
+
+    /// Why XDP counts nothing, where it does not.
+    pub fn not_at_xdp(&self) -> Option<&'static str> {
+        match (self.mode(), self.xdp) {
+            (_, Some(_)) => None,
+            (Mode::Tc, None) => Some("tc mode has no XDP program"),
+            (Mode::Xdp(_), None) => Some("the XDP program is not attached any more"),
+        }
+    }
+
+    /// The mode; `gone` if the interface is, `partial` if only XDP is.
     pub fn state(&self) -> &'static str {
-        match (self.xdp, self.tc) {
-            (None, [None, None]) => Self::GONE,
+        match (self.xdp, self.mode()) {
+            _ if self.is_stale() => Self::GONE,
             _ if self.slot.is_stage() => Self::HALF_MADE,
-            (Some(_), _) => self.mode().name(),
-            (None, _) => "partial",
+            (None, Mode::Xdp(_)) => "partial",
+            (_, mode) => mode.name(),
         }
     }
 
@@ -128,10 +157,16 @@ impl Attachment {
         self.tc.map(|link| link.map(|link| link.prog_id))
     }
 
-    /// The XDP mode that was obtained.
-    pub fn mode(&self) -> XdpMode {
-        let recorded = self.record.mode;
-        XdpMode::ALL.into_iter().find(|mode| mode.flag() == recorded).unwrap_or(XdpMode::Generic)
+    /// The mode that was obtained.
+    pub fn mode(&self) -> Mode {
+        Mode::of_flag(self.record.mode)
+    }
+
+    /// The build of the XDP program, if there is to be one.
+    pub fn build(&self) -> Option<Build> {
+        let build =
+            if self.record.has(AttachRecord::FRAGS) { Build::Frags } else { Build::SingleBuffer };
+        self.mode().xdp().map(|_| build)
     }
 
     /// When it was first attached.

@@ -111,7 +111,8 @@ fn refuse_if_hidden() -> Result<()> {
             "look for bpffs: {MOUNT_POINT} has none, and the first process's may not be looked at"
         ))
         .with_fix(
-            "run it as root with CAP_SYS_PTRACE, as inside `ip netns exec`, or outside of it",
+            "run it as root with CAP_SYS_PTRACE, outside of `ip netns exec`, or with --bpffs DIR, \
+             where DIR is a bpffs that stays mounted",
         )),
     }
 }
@@ -163,7 +164,7 @@ fn place() -> Place {
 }
 
 fn find_place() -> Place {
-    if is_bpffs(Path::new(MOUNT_POINT)).unwrap_or(false) {
+    if is_bpffs(Path::new(MOUNT_POINT)).unwrap_or(false) || is_in_first_mount_namespace() {
         return Place::Here;
     }
     let ours = mount_namespace(process::id());
@@ -175,6 +176,14 @@ fn find_place() -> Place {
         (None, Some(eldest)) if Some(&eldest.1) != ours.as_ref() => of(eldest),
         (None, _) => Place::Untold,
     }
+}
+
+/// Whether nothing of the machine's mounts is hidden from this process, as far as the kernel tells:
+/// since Linux 6.18 (`MNT_NS_INIT_INO`, include/uapi/linux/nsfs.h).
+fn is_in_first_mount_namespace() -> bool {
+    const MNT_NS_INIT_INO: u64 = 0xEFFF_FFF8;
+    let namespace = fs::metadata("/proc/self/ns/mnt");
+    namespace.is_ok_and(|namespace| namespace.st_ino() == MNT_NS_INIT_INO)
 }
 
 fn eldest_ancestor() -> Option<(u32, PathBuf)> {

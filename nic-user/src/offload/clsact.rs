@@ -65,6 +65,21 @@ pub fn attach(object: &mut Object, nic: &Nic, record: &mut AttachRecord) -> Resu
     Ok(())
 }
 
+/// Whether both filters are there.
+///
+/// # Errors
+///
+/// They cannot be looked for.
+pub fn is_attached(nic: &Nic) -> Result<bool> {
+    let is_there = |(_, filter)| {
+        Clsact::open()
+            .and_then(|mut clsact| clsact.has_filter(nic.ifindex(), filter))
+            .map_err(|error| error.while_doing(format!("look for filters of {}", nic.name())))
+    };
+    let [ingress, egress] = FILTERS.map(is_there);
+    Ok(ingress? && egress?)
+}
+
 /// Removes the filters of a slot, and the qdisc if it was made for them and nothing else hangs on
 /// it. Whatever is gone already is fine.
 ///

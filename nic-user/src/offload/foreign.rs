@@ -4,28 +4,35 @@ use std::{fs, path::Path};
 
 use aya::programs::{loaded_links, loaded_programs};
 
-use crate::{error::Error, netlink::link::XdpAttachment, nic::Nic};
+use crate::{
+    error::Error,
+    netlink::link::{XdpAttachment, XdpMode},
+    nic::Nic,
+};
 
-/// The error for an interface that has a program of somebody else.
-pub fn refusal(nic: &Nic, attached: &XdpAttachment) -> Error {
-    let name = nic.name();
-    let mode = attached.mode.name();
-    let id = attached.prog_id;
+/// What there is to say of an interface that has a program of somebody else.
+pub fn description(nic: &Nic, attached: &XdpAttachment) -> String {
+    let (name, mode, id) = (nic.name(), attached.mode.name(), attached.prog_id);
     let program = program_name(id).map(|name| format!(" `{name}`")).unwrap_or_default();
-    let message =
-        format!("{name} has a {mode} XDP program{program} (id {id}) that is not nicctl's");
-    match link_of(id) {
+    format!("{name} has a {mode} XDP program{program} (id {id}) that is not nicctl's")
+}
+
+/// The error where XDP is wanted on such an interface.
+pub fn refusal(nic: &Nic, attached: &XdpAttachment) -> Error {
+    const BESIDE: &str = "or count beside it: --mode tc";
+    let (message, name) = (description(nic, attached), nic.name());
+    match link_of(attached.prog_id) {
         Some(link) => {
             let owner = holder(link).map(|owner| format!(", held by {owner}")).unwrap_or_default();
             Error::failed(format!("{message}, attached by link {link}{owner}"))
-                .with_fix(format!("end its owner, or: bpftool link detach id {link}"))
+                .with_fix(format!("end its owner, or: bpftool link detach id {link}; {BESIDE}"))
         }
         None => Error::failed(message).with_fix(format!(
-            "detach it first if it is not needed: ip link set dev {name} {} off",
+            "detach it first if it is not needed: ip link set dev {name} {} off; {BESIDE}",
             match attached.mode {
-                crate::netlink::link::XdpMode::Native => "xdpdrv",
-                crate::netlink::link::XdpMode::Generic => "xdpgeneric",
-                crate::netlink::link::XdpMode::Offload => "xdpoffload",
+                XdpMode::Native => "xdpdrv",
+                XdpMode::Generic => "xdpgeneric",
+                XdpMode::Offload => "xdpoffload",
             }
         )),
     }

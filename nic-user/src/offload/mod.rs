@@ -29,9 +29,11 @@ mod tc_counters;
 mod test_run;
 mod to_stack;
 
-pub use attach::{Attached, ModeWanted, Options, Switches, attach, first_mode, plan};
+pub use attach::{
+    Attached, Choice, Effect, Hooks, ModeWanted, Options, Switches, attach, choose, plan,
+};
 pub use attachment::Attachment;
-pub use bpffs::{choose as choose_bpffs, existing_root};
+pub use bpffs::{choose as choose_bpffs, existing_root, path as bpffs_path};
 pub(crate) use btf::Btf;
 pub use detach::detach;
 pub use forward::ForwardPrograms;

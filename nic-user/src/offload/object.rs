@@ -21,7 +21,7 @@ use super::{
 use crate::error::{Error, Kind, Result};
 
 /// The committed object; `cargo xtask build-ebpf` makes it.
-static OBJECT: &[u8] = include_bytes_aligned!("nicctl.bpf.o");
+pub static OBJECT: &[u8] = include_bytes_aligned!("nicctl.bpf.o");
 
 /// TC ingress program.
 pub const INGRESS: &str = "nic_ingress";

@@ -151,6 +151,14 @@ pub fn read_record_if_there(slot: &Slot) -> Result<Option<AttachRecord>> {
     read.map(|(record, _)| Some(record))
 }
 
+/// Changes the record in a slot, whose layout must be ours. Only under the lock.
+pub fn change_record(slot: &Slot, change: impl FnOnce(&mut AttachRecord)) -> Result<()> {
+    let map = open_record(slot, slot::RECORD)?;
+    let (mut record, _) = map.read().map_err(|error| unfit(slot, slot::RECORD, error))?;
+    change(&mut record);
+    map.write(&record).map_err(|error| unfit(slot, slot::RECORD, error))
+}
+
 /// The id of what is pinned in a slot, if that is a map.
 pub fn map_id(slot: &Slot, pin: &str) -> Result<Option<u32>> {
     let Some(fd) = open(slot, pin)? else { return Ok(None) };

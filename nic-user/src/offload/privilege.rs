@@ -84,6 +84,12 @@ pub const NEEDS: &[Needs] = &[
         why: "changes settings, keeps a journal",
     },
     Needs {
+        command: "confirm",
+        of_root: &[],
+        of_others: &[DAC_OVERRIDE],
+        why: "keeps what waits; CAP_NET_ADMIN where it is too late, and that is given back",
+    },
+    Needs {
         command: "forward",
         of_root: &[BPF, NET_ADMIN, PERFMON, NET_RAW],
         of_others: &[DAC_OVERRIDE],

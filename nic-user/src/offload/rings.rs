@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
-    nic::{InterfaceName, Nic},
+    nic::{InterfaceName, Nic, mode::Mode},
 };
 
 /// The rings of one user at an interface. Dropping it gives their frames to the kernel again, and
@@ -122,13 +122,26 @@ impl Rings {
             return Ok(());
         }
         self.clear_all()?;
-        let is_ours = self.slot.is_at(&self.presence)
-            && pinned::read_record_if_there(&self.slot)?
-                .is_some_and(|record| record.has(AttachRecord::FOR_RINGS));
-        if is_ours {
-            detach::detach(&lock, &self.slot)?;
+        let record = match self.slot.is_at(&self.presence) {
+            true => pinned::read_record_if_there(&self.slot)?,
+            false => None,
+        };
+        match record {
+            Some(record) if record.has(AttachRecord::FOR_RINGS) => {
+                detach::detach(&lock, &self.slot).map(drop)
+            }
+            Some(record) if record.has(AttachRecord::XDP_FOR_RINGS) => self.leave_tc_alone(),
+            _ => Ok(()),
         }
-        Ok(())
+    }
+
+    /// Takes away XDP, which was only added for rings.
+    fn leave_tc_alone(&self) -> Result<()> {
+        self.slot.detach_link(slot::XDP_LINK)?;
+        pinned::change_record(&self.slot, |record| {
+            record.mode = Mode::Tc.flag();
+            record.options &= !(AttachRecord::XDP_FOR_RINGS | AttachRecord::FRAGS);
+        })
     }
 }
 

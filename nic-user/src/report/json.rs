@@ -8,6 +8,8 @@ use std::{
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use crate::error::Error;
+
 /// The `version` field of a document: always the number `N`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Version<const N: u32>;
@@ -38,6 +40,59 @@ impl<const N: u32> JsonSchema for Version<N> {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "const": N, "description": "Version of this document's format." })
+    }
+}
+
+/// The document of one interface that was named alone; or one of several.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum ForEach<D> {
+    /// Of one.
+    One(D),
+    /// Of several, or of `--all`.
+    Several(Several<D>),
+}
+
+/// The documents of several interfaces.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Several<D> {
+    version: Version<1>,
+    /// One an interface.
+    interfaces: Vec<D>,
+    /// Interfaces of which there is none, and why.
+    failures: Vec<Failure>,
+}
+
+/// Why there is no document of an interface.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Failure {
+    /// Name of the interface.
+    interface: String,
+    /// What went wrong.
+    message: String,
+    /// The way out, if that is known.
+    fix: Option<String>,
+}
+
+impl<D> ForEach<D> {
+    /// Of interfaces, one of which may have been named alone, and of those that failed.
+    pub fn new(documents: Vec<D>, is_alone: bool, failures: Vec<Failure>) -> Self {
+        let mut documents = documents;
+        match (is_alone, documents.pop()) {
+            (true, Some(document)) => Self::One(document),
+            (_, last) => {
+                documents.extend(last);
+                Self::Several(Several { version: Version, interfaces: documents, failures })
+            }
+        }
+    }
+}
+
+impl Failure {
+    /// Of an interface.
+    pub fn of(interface: &str, error: &Error) -> Self {
+        let (message, fix) = (error.to_string(), error.fix().map(str::to_owned));
+        Self { interface: interface.to_owned(), message, fix }
     }
 }
 

@@ -1,19 +1,20 @@
 //! Attaching together with the settings that a profile wants and that XDP needs.
 
-use std::vec;
+use nic_common::record::AttachRecord;
 
-use super::Present;
+use super::{
+    Present,
+    together::{Manner, Part, Rest, together},
+};
 use crate::{
     control::{
-        self, Context, Desired, Device, Journals, KernelDevice, Owner, Plan, Profile, Report,
-        apply_then,
+        self, Context, Desired, Device, Journals, KernelDevice, Plan, Profile, Programs, Report,
         plan::{Xdp, with_needs_of_xdp},
         rules,
     },
-    error::{Error, Result},
-    netlink::link::XdpMode,
-    nic::Nic,
-    offload::{self, Attached, Lock, ModeWanted, Options, Slot},
+    error::Result,
+    nic::{Nic, mode::Mode},
+    offload::{self, Attached, Attachment, Choice, Effect, Lock, ModeWanted, Options, Slot},
 };
 
 /// What attaching to one interface would come to.
@@ -24,6 +25,13 @@ pub struct Planned {
     pub settings: Plan,
     /// What would be attached then.
     pub programs: Attached,
+}
+
+impl Planned {
+    /// Whether programs or settings would not be what they are.
+    pub fn is_to_change(&self) -> bool {
+        !self.settings.is_empty() || self.programs.effect != Effect::Unchanged
+    }
 }
 
 /// What attaching to one interface came to.
@@ -48,18 +56,16 @@ pub fn plan(
     journals: &Journals,
 ) -> Result<Planned> {
     let mut planner = Planner::new(nic, profile, options, journals)?;
-    let first = offload::first_mode(planner.device.nic(), options.mode)?;
-    let (settings, programs) = match planner.plan(first) {
-        // What keeps a native program from this interface may be no matter to a generic one.
-        Err(native) if options.mode == ModeWanted::Auto && first == XdpMode::Native => {
-            let (settings, mut programs) =
-                planner.plan(XdpMode::Generic).map_err(|_| native.clone())?;
-            programs.notes.insert(0, format!("generic mode: {native}"));
-            (settings, programs)
+    let Choice { first, then, why } = offload::choose(planner.device.nic(), options)?;
+    let (settings, programs, why) = match (planner.plan(first), then) {
+        // What keeps the first mode from this interface may be no matter to the other.
+        (Err(error), Some(then)) => {
+            let (settings, programs) = planner.plan(then).map_err(|_| error.clone())?;
+            (settings, programs, Some(error.to_string()))
         }
-        planned => planned?,
+        (planned, _) => planned.map(|(settings, programs)| (settings, programs, why))?,
     };
-    Ok(Planned { device: planner.device, settings, programs })
+    Ok(Planned { device: planner.device, settings, programs: Attached { why, ..programs } })
 }
 
 struct Planner<'a> {
@@ -87,15 +93,15 @@ impl<'a> Planner<'a> {
         Ok(Self { device, wishes, options, journals })
     }
 
-    fn plan(&mut self, mode: XdpMode) -> Result<(Plan, Attached)> {
+    fn plan(&mut self, mode: Mode) -> Result<(Plan, Attached)> {
         let settings = self.settings(mode)?;
         let expected = settings.applied_to(self.device.nic());
-        let options = Options { mode: ModeWanted::Only(mode), ..*self.options };
-        Ok((settings, offload::plan(&expected, &options)?))
+        Ok((settings, offload::plan(&expected, self.options, mode)?))
     }
 
-    fn settings(&mut self, mode: XdpMode) -> Result<Plan> {
-        let needs = rules::needs_of_xdp(self.device.nic(), mode);
+    fn settings(&mut self, mode: Mode) -> Result<Plan> {
+        let needs = mode.xdp().map(|xdp| rules::needs_of_xdp(self.device.nic(), xdp));
+        let needs = needs.unwrap_or_default();
         if self.wishes.is_empty() && needs.is_empty() {
             return Ok(Plan::nothing(self.device.identity()));
         }
@@ -105,10 +111,10 @@ impl<'a> Planner<'a> {
 
     /// The program that settings must not get in the way of: the one that is there is replaced only
     /// after them.
-    fn program(&self, mode: XdpMode) -> Result<Present> {
+    fn program(&self, mode: Mode) -> Result<Present> {
         let present = Present::on(self.device.nic())?;
-        Ok(match present.xdp {
-            Xdp::None => Present::expected(self.device.nic(), mode),
+        Ok(match (present.xdp, mode) {
+            (Xdp::None, Mode::Xdp(mode)) => Present::expected(self.device.nic(), mode),
             _ => present,
         })
     }
@@ -138,73 +144,71 @@ pub fn attach(
     lock: &Lock,
     planned: Vec<Planned>,
     options: &Options<'_>,
-    journals: &Journals,
+    manner: Manner<'_>,
 ) -> (Vec<Done>, Result<()>) {
-    let mut all = All { lock, options, journals, planned: planned.into_iter(), done: Vec::new() };
-    let result = all.attach();
-    let All { planned, mut done, .. } = all;
-    // Each is done when all those after it are.
-    done.reverse();
-    done.extend(planned.map(|Planned { settings, programs, .. }| Done {
-        settings: Report::of(&settings),
-        programs,
-    }));
-    (done, result)
+    let part = |Planned { device, settings, programs }| {
+        let is_as_read = settings.is_empty();
+        let rest = Attaching { lock, nic: device.nic().clone(), is_as_read, options, programs };
+        Part { device, plan: settings, rest }
+    };
+    let (done, result) = together(planned.into_iter().map(part).collect(), manner);
+    let done =
+        done.into_iter().map(|(Attaching { programs, .. }, settings)| Done { settings, programs });
+    (done.collect(), result)
 }
 
-struct All<'a> {
+/// The programs of one interface.
+struct Attaching<'a> {
     lock: &'a Lock,
+    nic: Nic,
+    /// Whether no setting of it was changed since.
+    is_as_read: bool,
     options: &'a Options<'a>,
-    journals: &'a Journals,
-    /// Those that were not reached yet.
-    planned: vec::IntoIter<Planned>,
-    done: Vec<Done>,
+    /// What is attached, or is to be.
+    programs: Attached,
 }
 
-impl All<'_> {
-    /// Attaches to the first, and as a part of that to all others: so a failure of any undoes all
-    /// before it.
-    fn attach(&mut self) -> Result<()> {
-        let Some(planned) = self.planned.next() else { return Ok(()) };
-        let Planned { mut device, settings, mut programs } = planned;
-        let nic = device.nic().clone();
-        let journals = self.journals;
-        let report = apply_then(&mut device, &settings, &Owner::Attach, journals, || {
-            let nic = if settings.is_empty() { nic } else { Nic::by_index(nic.ifindex())? };
-            let attached = offload::attach(self.lock, &nic, self.options)?;
-            self.attach().or_else(|error| self.take_back(&nic, &attached, error))?;
-            programs = attached;
-            Ok(())
-        });
-        // Without a journal, nothing was done.
-        let report =
-            report.unwrap_or_else(|error| Report { failure: Some(error), ..Report::of(&settings) });
-        let result = match &report.failure {
-            Some(failure) => Err(with_left(failure.clone(), &report)),
-            None => Ok(()),
-        };
-        self.done.push(Done { settings: report, programs });
-        result
-    }
-
-    fn take_back(&self, nic: &Nic, attached: &Attached, error: Error) -> Result<()> {
-        if !attached.upgraded {
-            offload::detach(self.lock, &Slot::of(&nic.link)?)?;
+impl Rest for Attaching<'_> {
+    fn before(&self) -> Result<Programs> {
+        match self.programs.effect {
+            Effect::Attached => Ok(Programs::None),
+            Effect::Unchanged => Ok(Programs::Same),
+            Effect::Upgraded => {
+                let attachment = Attachment::of(Slot::of(&self.nic.link)?)?;
+                attachment.map_or(Ok(Programs::None), |attachment| {
+                    let record = attachment.record();
+                    Ok(Programs::Attached {
+                        mode: record.mode,
+                        policy: attachment.policy()?.to_word(),
+                        pull: record.has(AttachRecord::PULL),
+                        log: record.has(AttachRecord::LOG),
+                    })
+                })
+            }
         }
-        Err(error)
     }
-}
 
-/// The failure, with what of the settings could not be taken back.
-fn with_left(failure: Error, report: &Report) -> Error {
-    let left: Vec<String> =
-        report.left.iter().map(|left| format!("{} was {}", left.key, left.was)).collect();
-    if left.is_empty() {
-        return failure;
+    fn run(&mut self) -> Result<()> {
+        if !self.is_as_read {
+            self.nic = Nic::by_index(self.nic.ifindex())?;
+        }
+        let mode = match self.options.mode {
+            ModeWanted::Auto => ModeWanted::From(self.programs.hooks.mode()),
+            named => named,
+        };
+        let options = Options { mode, ..*self.options };
+        let attached = offload::attach(self.lock, &self.nic, &options)?;
+        let why = attached.why.or_else(|| self.programs.why.take());
+        self.programs = Attached { why, ..attached };
+        Ok(())
     }
-    let name = &report.interface;
-    Error::new(failure.kind(), format!("{failure}; not given back: {}", left.join(", ")))
-        .with_fix(format!("nicctl restore {name}"))
+
+    fn undo(&mut self) -> Result<()> {
+        if self.programs.effect == Effect::Attached {
+            offload::detach(self.lock, &Slot::of(&self.nic.link)?)?;
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Detaching, and giving settings back.
 
-use super::subject::Subject;
+use super::{confirm::take_back_of, subject::Subject};
 use crate::{
     control::{Journals, KernelDevice, Owner, Restored, Undo, Whose, journal::Noted, undo},
     error::{Error, Result},
@@ -33,6 +33,8 @@ pub enum Wanted {
 pub struct Detached {
     /// Whether anything was attached.
     pub was_attached: bool,
+    /// Whether changes of it waited to be confirmed, and were taken back first.
+    pub was_unconfirmed: bool,
     /// What became of its settings; `None` if nicctl had changed none, or they were to be kept.
     pub settings: Option<SettingsLeft>,
 }
@@ -73,12 +75,16 @@ pub fn detach(
     wanted: Wanted,
     journals: &Journals,
 ) -> Result<Detached> {
-    let was_attached = match &subject.slot {
-        Some(slot) => offload::detach(lock, slot)?,
+    let was_attached = is_attached(subject)?;
+    let was_unconfirmed = match subject.presence.place() {
+        Some(place) => take_back_of(lock, place.id, journals)?,
         None => false,
     };
+    if let Some(slot) = &subject.slot {
+        offload::detach(lock, slot)?;
+    }
     let settings = settings(subject, wanted, journals, false)?;
-    Ok(Detached { was_attached, settings })
+    Ok(Detached { was_attached, was_unconfirmed, settings })
 }
 
 /// Says what [`detach`] would do, and does nothing.
@@ -87,12 +93,19 @@ pub fn detach(
 ///
 /// As [`detach`].
 pub fn preview(subject: &Subject, wanted: Wanted, journals: &Journals) -> Result<Detached> {
-    let was_attached = match &subject.slot {
-        Some(slot) => slot.exists()? || slot.is_half_made()?,
-        None => false,
-    };
+    let was_attached = is_attached(subject)?;
+    let place = subject.presence.place();
+    let pending = place.map(|place| journals.pending(place.id)).transpose()?;
+    let was_unconfirmed = pending.flatten().is_some();
     let settings = settings(subject, wanted, journals, true)?;
-    Ok(Detached { was_attached, settings })
+    Ok(Detached { was_attached, was_unconfirmed, settings })
+}
+
+fn is_attached(subject: &Subject) -> Result<bool> {
+    match &subject.slot {
+        Some(slot) => Ok(slot.exists()? || slot.is_half_made()?),
+        None => Ok(false),
+    }
 }
 
 /// Does what is wanted with the settings of an interface, or says what would be done.

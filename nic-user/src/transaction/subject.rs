@@ -157,8 +157,8 @@ struct Pins {
     slot: Slot,
     name: String,
     netns: u64,
-    /// Whether its links are attached to nothing any more.
-    is_stale: bool,
+    /// Whether its links are attached to nothing any more; `None` if it has none.
+    links_are_gone: Option<bool>,
 }
 
 /// All slots, also half-made ones. What cannot be read may be attached.
@@ -172,7 +172,10 @@ fn pins() -> Result<Vec<Pins>> {
                 .as_ref()
                 .map_or_else(|| format!("interface {}", slot.key), Attachment::recorded_name),
             netns: record.map_or(0, |record| record.netns),
-            is_stale: attachment.as_ref().is_some_and(Attachment::is_stale),
+            links_are_gone: match &attachment {
+                Some(attachment) => attachment.links_are_gone(),
+                None => Some(false),
+            },
             slot: slot.unstaged().at(attachment.as_ref().map(Attachment::ifindex)),
         };
         pins.insert(slot.key, one);
@@ -203,8 +206,10 @@ fn subjects(pins: Vec<Pins>, noted: Vec<Noted>) -> Result<Vec<Subject>> {
 fn of_pins(pins: Pins, census: &Census) -> Subject {
     let presence = match census.presence(pins.slot.key, pins.netns) {
         // The kernel takes links away from an interface that goes, and from no other.
-        Presence::Unseen | Presence::Unread(_) if pins.is_stale => Presence::Gone,
-        Presence::Gone if !pins.is_stale => Presence::Unseen,
+        Presence::Unseen | Presence::Unread(_) if pins.links_are_gone == Some(true) => {
+            Presence::Gone
+        }
+        Presence::Gone if pins.links_are_gone == Some(false) => Presence::Unseen,
         presence => presence,
     };
     let place = presence.place();

@@ -17,10 +17,11 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// `nicctl`, in whatever namespace this is.
 pub fn nicctl<S: AsRef<str>>(args: &[S]) -> Output {
-    command(args).output().unwrap()
+    command_of(args).output().unwrap()
 }
 
-fn command<S: AsRef<str>>(args: &[S]) -> Command {
+/// `nicctl`, not run yet.
+pub fn command_of<S: AsRef<str>>(args: &[S]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nicctl"));
     command.args(args.iter().map(AsRef::as_ref));
     command
@@ -47,7 +48,7 @@ pub fn succeeded(output: Output) -> String {
 
 /// Starts `nicctl VERB IFACE --netns HOST ARGS`, silently.
 pub fn start(host: &Host, verb: &str, args: &[&str]) -> Child {
-    let mut command = command(&on(host, verb, args));
+    let mut command = command_of(&on(host, verb, args));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
@@ -68,11 +69,12 @@ pub struct Attached<'l> {
 }
 
 impl<'l> Attached<'l> {
-    /// Attaches for the first time. Nothing may be on its way to `host`, except for the multicast
+    /// Attaches for the first time, in native mode if `args` name no other. Nothing may be on its way to `host`, except for the multicast
     /// listener reports that the kernel itself sends in the first seconds of an IPv6 address.
     #[track_caller]
     pub fn new(host: &'l Host, args: &[&str]) -> Self {
-        let said = attach(host, args);
+        let mode: &[&str] = if args.contains(&"--mode") { &[] } else { &["--mode", "native"] };
+        let said = attach(host, &[args, mode].concat());
         assert_eq!(said["upgraded"], false, "{said}");
         let mut attached = Self { host, said, before: Default::default() };
         assert!(poll(|| {

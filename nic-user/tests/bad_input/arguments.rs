@@ -69,8 +69,8 @@ fn names_of_any_bytes_are_managed() {
             assert_done(&command.output().unwrap())
         };
         let attached = format!("{shown}: attached, native mode");
-        assert!(on(&["attach"]).starts_with(&attached), "{shown}");
-        assert!(on(&["attach"]).contains("upgraded"), "{shown}");
+        assert!(on(&["attach", "--mode", "native"]).starts_with(&attached), "{shown}");
+        assert!(on(&["attach", "--log"]).contains("upgraded"), "{shown}");
         assert!(run(&["list"]).contains(shown), "{shown}");
         assert!(on(&["stats"]).contains("QUEUE"), "{shown}");
         on(&["set", "link.mtu=1400"]);
@@ -109,7 +109,7 @@ fn numbers_out_of_range_name_the_range() {
 
 #[test]
 fn words_that_are_not_known_come_with_those_that_are() {
-    let modes = "[possible values: auto, native, generic, offload]";
+    let modes = "[possible values: auto, native, generic, offload, tc]";
     assert_refused(&nicctl(&["attach", "lo", "--mode", "turbo"]).output().unwrap(), 2, modes);
     let switch = "[possible values: on, off]";
     assert_refused(&nicctl(&["attach", "lo", "--split", "maybe"]).output().unwrap(), 2, switch);

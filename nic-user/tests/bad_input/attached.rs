@@ -46,7 +46,7 @@ fn assert_unreadable(sandbox: &Sandbox, reason: &str) {
     // The counters of the others are shown, and it is a failure that one is missing.
     let stats = sandbox.nicctl(&["stats"]);
     assert_eq!(stats.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&stats.stdout).starts_with("lo  generic"));
+    assert!(String::from_utf8_lossy(&stats.stdout).starts_with("lo  tc"));
     let stderr = String::from_utf8_lossy(&stats.stderr);
     assert!(stderr.contains("nicctl: nic-a: ") && stderr.contains(reason), "{stderr}");
     // Asked for by name, there is nothing else to show.

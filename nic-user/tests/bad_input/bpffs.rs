@@ -112,7 +112,7 @@ fn pins_survive_ip_netns_exec_which_hides_bpffs() {
     let name = sandbox.lab().a().netns_name();
     let inside = |args: &str| sandbox.shell(&format!("ip netns exec {name} /mnt/nicctl {args}"));
     let before = sandbox.state();
-    assert!(inside("attach nic-a").contains("nic-a: attached"));
+    assert!(inside("attach nic-a --mode native").contains("nic-a: attached"));
     assert_eq!(sandbox.state().pins.len(), before.pins.len() + 13);
     assert!(assert_done(&sandbox.nicctl(&["list"])).contains("nic-a"));
     assert!(inside("list").contains("nic-a"));

@@ -29,10 +29,10 @@ fn on(host: &Host, args: &[&str]) -> process::Output {
 fn assert_refused_for_foreign(host: &Host, message: &str) {
     let before = programs(host);
     for args in [
-        &["attach", "nic-a"][..],
+        &["attach", "nic-a", "--mode", "native"][..],
         &["attach", "nic-a", "--mode", "generic"],
-        &["attach", "nic-a", "--json"],
-        &["attach", "nic-a", "--dry-run"],
+        &["attach", "nic-a", "--log", "--json"],
+        &["attach", "nic-a", "--rx-copybreak", "9", "--dry-run"],
     ] {
         assert_refused(&on(host, args), 1, message);
     }
@@ -59,7 +59,7 @@ fn an_xdp_program_of_somebody_else_is_named_and_stays() {
             &format!(
                 "nicctl: attach to nic-a: nic-a has a {name} XDP program `nic_lab` (id {id}) that \
                  is not nicctl's\n  fix: detach it first if it is not needed: ip link set dev nic-a \
-                 {word} off\n"
+                 {word} off; or count beside it: --mode tc\n"
             ),
         );
     }
@@ -88,7 +88,7 @@ fn tc_programs_of_somebody_else_stay() {
         program.attach(host, host.ifindex()).unwrap()
     });
     let before = programs(host);
-    assert_done(&on(host, &["attach", "nic-a"]));
+    assert_done(&on(host, &["attach", "nic-a", "--mode", "native"]));
     let (xdp, tcx) = programs(host);
     assert_eq!((xdp.len(), tcx.each_ref().map(Vec::len)), (1, [2, 2]));
     for (hook, foreign) in tcx.iter().zip(&before.1) {
@@ -114,15 +114,15 @@ fn a_device_that_does_not_offload_is_told_so() {
 }
 
 #[test]
-fn a_device_without_native_xdp_gets_generic_or_a_refusal() {
+fn a_device_without_native_xdp_gets_generic_where_xdp_is_needed_or_a_refusal() {
     needs_root!();
     let sandbox = Sandbox::new();
     let message = "nicctl: attach to lo: lo does not run XDP natively\n  fix: use --mode generic\n";
     sandbox.assert_refuses(&["attach", "lo", "--mode", "native"], 1, message);
-    let said = assert_done(&sandbox.nicctl(&["attach", "lo"]));
+    let said = assert_done(&sandbox.nicctl(&["attach", "lo", "--log"]));
     assert!(said.starts_with("lo: attached, generic mode"), "{said}");
-    let kernel = "generic mode: native XDP: Underlying driver does not support XDP in native mode";
-    assert!(said.contains(kernel), "{said}");
+    let why = "generic mode: attach to lo: lo does not run XDP natively";
+    assert!(said.contains(why), "{said}");
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn an_mtu_beyond_a_single_buffer_takes_frags_and_is_said_once() {
 /// nic-a gets the frags build in native mode, and one line says why.
 #[track_caller]
 fn assert_takes_frags(sandbox: &Sandbox, why: &str) {
-    let said = assert_done(&sandbox.nicctl(&["attach", "nic-a"]));
+    let said = assert_done(&sandbox.nicctl(&["attach", "nic-a", "--mode", "native"]));
     assert!(said.starts_with("nic-a: attached, native mode, frags build\n"), "{said}");
     let reasons: Vec<_> =
         said.lines().filter_map(|line| line.strip_prefix("  frags build: ")).collect();

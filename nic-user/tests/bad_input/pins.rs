@@ -57,7 +57,7 @@ fn assert_told_and_cleared(sandbox: &Sandbox, commands: &[&str], reason: &str) {
     }
     let stats = sandbox.nicctl(&["stats"]);
     assert_eq!(stats.status.code(), Some(1), "{reason}");
-    assert!(String::from_utf8_lossy(&stats.stdout).starts_with("lo  generic"));
+    assert!(String::from_utf8_lossy(&stats.stdout).starts_with("lo  tc"));
     assert_eq!(assert_done(&sandbox.nicctl(&["detach", "nic-a"])), "nic-a: detached\n");
     assert_eq!(assert_done(&sandbox.nicctl(&["detach", "lo"])), "lo: detached\n");
     let State { pins, xdp, tcx } = sandbox.state();
@@ -143,7 +143,7 @@ fn a_record_that_claims_any_number_of_queues_changes_nothing() {
     let sandbox = Sandbox::new();
     sandbox.attach();
     let record = MapData::from_pin(sandbox.slot().join("record")).unwrap();
-    let mut record: Array<_, [u32; 22]> = aya::maps::Map::Array(record).try_into().unwrap();
+    let mut record: Array<_, [u32; 24]> = aya::maps::Map::Array(record).try_into().unwrap();
     let mut words = record.get(&0, 0).unwrap();
     // rx_queues and tx_queues
     words[10..12].fill(u32::MAX);
@@ -178,7 +178,7 @@ fn the_link_of_another_interface_is_not_detached() {
     sandbox.attach();
     let link = sandbox.slot().join("link_xdp");
     sandbox.shell("ip link add nic-x type veth peer name nic-y");
-    assert_done(&sandbox.nicctl(&["attach", "nic-x"]));
+    assert_done(&sandbox.nicctl(&["attach", "nic-x", "--mode", "native"]));
     let slots = fs::read_dir(sandbox.bpffs().join("nicctl")).unwrap().flatten();
     let other = slots.map(|slot| slot.path().join("link_xdp")).find(|path| *path != link).unwrap();
     fs::rename(&other, &link).unwrap();

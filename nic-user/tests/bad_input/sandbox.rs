@@ -95,7 +95,7 @@ impl Sandbox {
 
     #[track_caller]
     pub fn attach(&self) {
-        assert_done(&self.nicctl(&["attach", "nic-a"]));
+        assert_done(&self.nicctl(&["attach", "nic-a", "--mode", "native"]));
     }
 
     /// The bpffs inside, seen from outside.

@@ -123,7 +123,8 @@ fn untagged(from: &Host, to: &Host) -> Vec<Vec<u8>> {
 
 pub fn upgrade_under_traffic_loses_nothing(guest: &Guest) -> Outcome {
     let (a, b) = (guest.lab.a(), guest.lab.b());
-    let counted = Counted::attach(&guest.lab, "auto");
+    let mode = if runs_natively(&guest.driver) { "native" } else { "generic" };
+    let counted = Counted::attach(&guest.lab, mode);
     b.wait_until_running().unwrap();
     let done = AtomicBool::new(false);
     let frames = untagged(b, a);

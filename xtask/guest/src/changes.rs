@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use nic_user::{
     control::{
-        self, Context, Device, Identity, Journals, KernelDevice, Owner, Report, Undo, Whose, wanted,
+        self, Context, Device, Identity, Journals, KernelDevice, Origin, Owner, Report, Undo,
+        Whose, wanted,
     },
     error::Result,
     lab::Host,
@@ -44,7 +45,8 @@ pub fn set<S: AsRef<str> + Sync>(
             around: &device.device.surroundings(),
             obtained: &obtained,
         };
-        let plan = control::plan(&wanted::from_arguments(&wishes)?, &current, &context)?;
+        let desired = wanted::from_arguments(&wishes, &Origin::CommandLine)?;
+        let plan = control::plan(&desired, &current, &context)?;
         let report = control::apply(&mut device, &plan, &Owner::Set, &journals())?;
         Ok((report, device.writes))
     })?

@@ -6,21 +6,22 @@ mod fixture;
 mod queues;
 mod text;
 
-use std::io::Write;
+use std::io::{self, Write};
 
-use super::{name, target};
+use super::chosen::InterfacesArgs;
 use crate::{
     control::profile_text,
-    error::Error,
+    error::{Error, Kind, Result},
+    netlink::link::LinkInfo,
     nic::{
-        self, InterfaceName, interrupts,
+        interrupts,
         setting::{Group, Key, Setting},
         settings::{self, Survey},
     },
     report::{json, style::Style},
 };
 
-/// Show the settings of an interface, with limits and defaults
+/// Show the settings of interfaces, with limits and defaults
 ///
 /// A setting is called GROUP.NAME, with the name that ethtool or ip has for it. What the device or
 /// its driver does not have is not listed. Below the settings comes what serves each queue: NAPI,
@@ -29,16 +30,12 @@ use crate::{
 #[command(after_help = "\
 Examples:
   nicctl show eth0
-  nicctl show eth0 --group feature --group ring
+  nicctl show eth0 eth1 --group feature --group ring
+  nicctl show --all --group coalesce
   nicctl show eth0 --json | jq .settings.ring.rx")]
 pub(super) struct Args {
-    /// Interface to show
-    #[arg(value_name = "IFACE", value_parser = name::interface())]
-    interface: String,
-
-    /// The network namespace that the interface is in, as `ip netns` names it
-    #[arg(long, value_name = "NAME", value_parser = name::namespace())]
-    netns: Option<String>,
+    #[command(flatten)]
+    interfaces: InterfacesArgs,
 
     /// Show only settings of this group, and all of them; may be repeated
     #[arg(long = "group", value_name = "GROUP",
@@ -78,22 +75,47 @@ impl Shown {
 }
 
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
-    let name = InterfaceName::new(&args.interface)?;
-    target::enter(args.netns.as_deref())?;
-    let shown = Shown {
-        survey: settings::survey(nic::link(&name)?)?,
-        netns: args.netns.clone(),
-        irqbalance: interrupts::irqbalance()
-            .map_err(|error| Error::io("look for irqbalance", &error))?,
-        groups: args.groups.iter().map(|group| group.parse()).collect::<Result<_, Error>>()?,
-    };
-    if args.as_profile {
-        let settings = shown.settings().map(|(key, setting)| (key.clone(), setting.clone()));
-        profile_text::write_profile(name.as_str(), &settings.collect(), out)?;
-    } else if args.json {
-        json::write_pretty(out, &document::Document::from(&shown))?;
-    } else {
-        text::write(out, Style::for_stdout(), &shown)?;
+    let chosen = args.interfaces.enter()?;
+    let mut shown = Vec::new();
+    for link in chosen.links()? {
+        match look(link, args) {
+            Ok(one) => shown.push(one),
+            // It went while the others were looked at.
+            Err(error) if error.kind() == Kind::NotFound && chosen.is_all() => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    if args.json {
+        let documents = shown.iter().map(document::Document::from).collect();
+        json::write_pretty(out, &chosen.document(documents, Vec::new()))?;
+        return Ok(());
+    }
+    for (index, one) in shown.iter().enumerate() {
+        if index > 0 {
+            writeln!(out)?;
+        }
+        if shown.len() > 1 && !one.groups.is_empty() && !args.as_profile {
+            writeln!(out, "{}", Style::for_stdout().bold(&one.survey.link.name))?;
+        }
+        match args.as_profile {
+            true => write_profile(one, out)?,
+            false => text::write(out, Style::for_stdout(), one)?,
+        }
     }
     Ok(())
+}
+
+fn look(link: LinkInfo, args: &Args) -> Result<Shown> {
+    Ok(Shown {
+        survey: settings::survey(link)?,
+        netns: args.interfaces.netns().map(str::to_owned),
+        irqbalance: interrupts::irqbalance()
+            .map_err(|error| Error::io("look for irqbalance", &error))?,
+        groups: args.groups.iter().map(|group| group.parse()).collect::<Result<_>>()?,
+    })
+}
+
+fn write_profile(shown: &Shown, out: &mut dyn Write) -> io::Result<()> {
+    let settings = shown.settings().map(|(key, setting)| (key.clone(), setting.clone()));
+    profile_text::write_profile(&shown.survey.link.name, &settings.collect(), out)
 }

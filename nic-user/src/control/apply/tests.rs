@@ -12,7 +12,7 @@ use crate::control::{
     kept::Whose,
     plan::{Context, Xdp, plan},
     undo::{self, Restored, Undo},
-    wanted::{Desired, from_arguments},
+    wanted::{Desired, Origin, from_arguments},
 };
 use crate::nic::{setting::Group, surroundings::Surroundings};
 
@@ -109,7 +109,7 @@ fn survives(work: impl FnOnce()) -> bool {
 
 fn desired(arguments: &[&str]) -> Desired {
     let arguments: Vec<String> = arguments.iter().map(|&argument| argument.into()).collect();
-    from_arguments(&arguments).unwrap()
+    from_arguments(&arguments, &Origin::CommandLine).unwrap()
 }
 
 fn planned(desired: &Desired, fake: &Fake) -> Plan {

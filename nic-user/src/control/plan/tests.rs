@@ -24,7 +24,7 @@ use crate::{
 
 fn desired(arguments: &[&str]) -> Desired {
     let arguments: Vec<String> = arguments.iter().map(|&argument| argument.into()).collect();
-    from_arguments(&arguments).unwrap()
+    from_arguments(&arguments, &Origin::CommandLine).unwrap()
 }
 
 fn plan_with(desired: &Desired, fake: &Fake, xdp: Xdp) -> Result<Plan> {
@@ -266,7 +266,7 @@ fn cpus_are_those_that_run_in_any_notation() {
     assert_eq!(fix, "rps.rx-0=0-7, or rps.rx-0=all");
     assert!(refused("irq.42=off").1.ends_with("irq.42 needs a CPU to serve it"));
     assert!(refused("rps.tx-*=all").1.ends_with("eth0 has no rps.tx-*"));
-    let error = from_arguments(&["rps.rx-0=nonsense".into()]).unwrap_err();
+    let error = from_arguments(&["rps.rx-0=nonsense".into()], &Origin::CommandLine).unwrap_err();
     assert!(error.to_string().starts_with("rps.rx-0 is \"nonsense\"; a list of CPUs"), "{error}");
 }
 

@@ -41,6 +41,8 @@ pub enum Hook {
     TcIngress,
     /// Before a packet leaves: TCX egress (Linux 6.6).
     TcEgress,
+    /// Where the kernel wants to know the headers of a packet; only for test runs.
+    FlowDissector,
 }
 
 impl Hook {
@@ -50,7 +52,11 @@ impl Hook {
 
     /// `enum bpf_prog_type` (linux/bpf.h)
     const fn program_type(self) -> u32 {
-        if self.is_xdp() { 6 } else { 3 }
+        match self {
+            Self::Xdp | Self::XdpFrags => 6,
+            Self::TcIngress | Self::TcEgress => 3,
+            Self::FlowDissector => 22,
+        }
     }
 
     /// `enum bpf_attach_type`
@@ -59,6 +65,7 @@ impl Hook {
             Self::Xdp | Self::XdpFrags => 37,
             Self::TcIngress => 46,
             Self::TcEgress => 47,
+            Self::FlowDissector => 17,
         }
     }
 }

@@ -6,14 +6,15 @@ use aya::programs::links::FdLink;
 use nic_common::{policy::CopyPolicy, record::AttachRecord};
 
 use super::{
-    Attached, ModeWanted, Options, Switches, blocked, builds,
+    Attached, Choice, Effect, Hooks, Options, Switches, TX_QUEUE_GUESS, blocked, builds,
     hooks::{attach_tc, link_xdp, pin_link},
+    unchanged::loaded_as,
     warnings,
 };
 use crate::{
     error::{Kind, Result},
     netlink::{self, link::XdpMode},
-    nic::{Nic, namespace, preflight},
+    nic::{Nic, mode::Mode, namespace, preflight},
     offload::{
         object::{Build, Object, Parameters, XdpPrograms},
         slot::{self, Slot},
@@ -26,49 +27,79 @@ pub(super) struct Attaching<'a> {
     pub options: &'a Options<'a>,
     pub slot: &'a Slot,
     pub switches: Switches,
+    pub why: Option<String>,
     pub notes: Vec<String>,
 }
 
 impl Attaching<'_> {
-    pub fn fresh(mut self) -> Result<Attached> {
+    pub fn fresh(mut self, choice: &Choice) -> Result<Attached> {
         let policy = (self.options.policy)(CopyPolicy::DEFAULT);
         let mut object = Object::load_pinned(
             &parameters(self.nic, self.switches, policy, false),
             self.slot,
             &[],
         )?;
-        // First, so that it need not share the processors with the TC programs.
-        object.xdp(builds(self.nic)[0])?;
-        let (link, mode, build) = object.while_loading_tc(|xdp| self.attach_xdp(xdp))?;
-        self.notes.extend(warnings(self.nic, mode));
-        let mut record = self.record(mode, build)?;
+        self.load_first(&mut object, choice)?;
+        let (link, hooks) = object.while_loading_tc(|xdp| self.attach_first(xdp, choice))?;
+        let mut record = self.record(hooks)?;
         object.write_record(&record)?;
-        pin_link(link, self.slot, slot::XDP_LINK)?;
+        if let Some(link) = link {
+            pin_link(link, self.slot, slot::XDP_LINK)?;
+        }
         attach_tc(&mut object, self.nic, self.slot, &mut record, self.options.clsact)?;
-        Ok(self.attached(mode, build, policy, false))
+        Ok(self.attached(hooks, policy, Effect::Attached))
     }
 
-    pub fn attached(
-        self,
-        mode: XdpMode,
-        build: Build,
-        policy: CopyPolicy,
-        upgraded: bool,
-    ) -> Attached {
+    pub fn attached(self, hooks: Hooks, policy: CopyPolicy, effect: Effect) -> Attached {
         Attached {
             name: self.nic.name().to_owned(),
             ifindex: self.nic.ifindex(),
-            mode,
-            build,
+            hooks,
+            why: self.why,
             policy,
             switches: self.switches,
-            upgraded,
+            effect,
+            tx_queue_guess: guesses_tx_queue(self.nic).then_some(TX_QUEUE_GUESS),
             notes: self.notes,
         }
     }
 
-    /// Attaches XDP in the mode that is wanted, or in the best that the device takes.
-    pub fn attach_xdp(&mut self, xdp: &mut XdpPrograms<'_>) -> Result<(FdLink, XdpMode, Build)> {
+    /// Loads the XDP program that is tried first, if any: it need not share the processors with the
+    /// TC programs then.
+    pub fn load_first(&self, object: &mut Object, choice: &Choice) -> Result<()> {
+        match choice.first {
+            Mode::Xdp(_) => object.xdp(builds(self.nic)[0]).map(drop),
+            Mode::Tc => Ok(()),
+        }
+    }
+
+    /// Attaches XDP in the first mode of the choice that the device takes; nothing at TC alone.
+    pub fn attach_first(
+        &mut self,
+        xdp: &mut XdpPrograms<'_>,
+        choice: &Choice,
+    ) -> Result<(Option<FdLink>, Hooks)> {
+        let refused = match (self.attach_as(xdp, choice.first), choice.then) {
+            (Err(error), Some(_)) if error.kind() != Kind::NotPermitted => error,
+            (attached, _) => return attached,
+        };
+        self.why = Some(refused.to_string());
+        choice.then.map_or(Err(refused), |mode| self.attach_as(xdp, mode))
+    }
+
+    fn attach_as(
+        &mut self,
+        xdp: &mut XdpPrograms<'_>,
+        mode: Mode,
+    ) -> Result<(Option<FdLink>, Hooks)> {
+        let Mode::Xdp(mode) = mode else { return Ok((None, Hooks::Tc)) };
+        let (link, build) = self.attach_xdp_as(xdp, mode)?;
+        self.notes.extend(warnings(self.nic, mode));
+        Ok((Some(link), Hooks::Xdp { mode, build }))
+    }
+
+    /// Says why it is the frags build, where that is known beforehand.
+    fn explain_frags(&mut self) {
         if self.nic.splits_headers {
             self.notes.push("frags build: the device splits headers from data".to_owned());
         } else if let Some(limit) = preflight::exceeded_limit(self.nic) {
@@ -77,24 +108,6 @@ impl Attaching<'_> {
                 self.nic.mtu()
             ));
         }
-        let native = match self.options.mode {
-            ModeWanted::Only(mode) => {
-                if let Some(reason) = blocked(self.nic, mode) {
-                    return Err(reason);
-                }
-                let (link, build) = self.attach_xdp_as(xdp, mode)?;
-                return Ok((link, mode, build));
-            }
-            ModeWanted::Auto => self.attach_xdp_as(xdp, XdpMode::Native),
-        };
-        let refused = match native {
-            Ok((link, build)) => return Ok((link, XdpMode::Native, build)),
-            Err(error) if error.kind() == Kind::NotPermitted => return Err(error),
-            Err(error) => error,
-        };
-        self.notes.push(format!("generic mode: {refused}"));
-        let (link, build) = self.attach_xdp_as(xdp, XdpMode::Generic)?;
-        Ok((link, XdpMode::Generic, build))
     }
 
     /// Attaches XDP in one mode, with the first build that the device takes.
@@ -107,6 +120,7 @@ impl Attaching<'_> {
         for &build in builds(self.nic) {
             match link_xdp(xdp.get(build)?, self.nic, mode) {
                 Ok(link) => {
+                    self.explain_frags();
                     if let Some(refused) = refusals.pop() {
                         self.notes.push(format!("frags build: {refused}"));
                     }
@@ -143,7 +157,7 @@ pub(super) fn parameters(
 }
 
 impl Attaching<'_> {
-    fn record(&self, mode: XdpMode, build: Build) -> Result<AttachRecord> {
+    fn record(&self, hooks: Hooks) -> Result<AttachRecord> {
         let (nic, now) = (self.nic, now());
         Ok(AttachRecord {
             layout: AttachRecord::LAYOUT,
@@ -151,22 +165,31 @@ impl Attaching<'_> {
             loaded_at: now,
             netns: namespace::current_cookie()?,
             ifindex: nic.ifindex(),
-            mode: mode.flag(),
+            mode: hooks.mode().flag(),
             rx_queues: nic.max_rx_queues().max(1),
             tx_queues: nic.max_tx_queues().max(1),
-            options: self.option_bits(build),
+            options: self.option_bits(hooks) | bit(self.options.for_rings, AttachRecord::FOR_RINGS),
+            loaded_as: loaded_as(nic, self.switches),
             name: padded(&netlink::name::bytes(nic.name())),
             version: padded(env!("CARGO_PKG_VERSION").as_bytes()),
         })
     }
 
-    pub fn option_bits(&self, build: Build) -> u64 {
-        let bit = |set: bool, bit: u64| if set { bit } else { 0 };
+    pub fn option_bits(&self, hooks: Hooks) -> u64 {
         bit(self.switches.pull, AttachRecord::PULL)
             | bit(self.switches.log, AttachRecord::LOG)
-            | bit(build == Build::Frags, AttachRecord::FRAGS)
-            | bit(self.options.for_rings, AttachRecord::FOR_RINGS)
+            | bit(hooks.build() == Some(Build::Frags), AttachRecord::FRAGS)
+            | bit(guesses_tx_queue(self.nic), AttachRecord::GUESSES_TX_QUEUE)
     }
+}
+
+/// Whether TC egress can not be sure of a packet's transmit queue.
+pub(super) fn guesses_tx_queue(nic: &Nic) -> bool {
+    nic.tx_queues() > 1
+}
+
+pub(super) const fn bit(set: bool, bit: u64) -> u64 {
+    if set { bit } else { 0 }
 }
 
 /// Nanoseconds since 1970.

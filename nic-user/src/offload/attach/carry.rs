@@ -28,8 +28,14 @@ pub fn new(pin: &str) -> String {
     format!("{pin}_new")
 }
 
-/// The maps of a slot whose layout is another release's.
+/// The maps of a slot whose layout is another release's. What an interrupted change of them left is
+/// removed.
 pub(super) fn changed(slot: &Slot) -> Result<Vec<&'static str>> {
+    others(slot)?.into_iter().map(|pin| remove_leftover(slot, pin).map(|()| pin)).collect()
+}
+
+/// The maps of a slot whose layout is another release's.
+pub(super) fn others(slot: &Slot) -> Result<Vec<&'static str>> {
     let (_, is_ours) = pinned::read_record_and_layout(slot)?;
     let changed = [
         (slot::RX, is_other::<RxCounters>(slot, slot::RX, is_ours)?),
@@ -37,8 +43,7 @@ pub(super) fn changed(slot: &Slot) -> Result<Vec<&'static str>> {
         (slot::TX, is_other::<TxCounters>(slot, slot::TX, is_ours)?),
         (slot::RECORD, !is_ours),
     ];
-    let changed = changed.into_iter().filter_map(|(pin, is_other)| is_other.then_some(pin));
-    changed.map(|pin| remove_leftover(slot, pin).map(|()| pin)).collect()
+    Ok(changed.into_iter().filter_map(|(pin, is_other)| is_other.then_some(pin)).collect())
 }
 
 /// Counters that somebody removed begin anew.

@@ -5,15 +5,17 @@ use std::os::fd::AsFd;
 use nic_common::{policy::CopyPolicy, record::AttachRecord};
 
 use super::{
-    Attached, ModeWanted, Options, Switches,
-    attaching::{Attaching, now, padded, parameters},
+    Attached, Choice, Effect, Hooks, ModeWanted, Options, Switches,
+    attaching::{Attaching, bit, now, padded, parameters},
     blocked, builds, carry,
+    choice::asked_for,
     hooks::{attach_tc, pin_link},
+    unchanged::loaded_as,
 };
 use crate::{
     error::{Error, Result},
-    netlink::{self, link::XdpMode},
-    nic::{Nic, namespace},
+    netlink,
+    nic::{Nic, mode::Mode, namespace},
     offload::{
         attachment::Attachment,
         link::Link,
@@ -29,9 +31,10 @@ pub(super) fn upgrade(
     nic: &Nic,
     options: &Options<'_>,
     attachment: &Attachment,
+    choice: &Choice,
 ) -> Result<Attached> {
     let before = attachment.policy()?;
-    let upgraded = replace(nic, options, attachment, (options.policy)(before));
+    let upgraded = replace(nic, options, attachment, choice, (options.policy)(before));
     if upgraded.is_err() {
         // Loading has put the new one in force. The reason to fail is worth more than another.
         let _ = PolicyWord::of(attachment.slot()).and_then(|mut word| word.set_policy(before));
@@ -43,6 +46,7 @@ fn replace(
     nic: &Nic,
     options: &Options<'_>,
     attachment: &Attachment,
+    choice: &Choice,
     policy: CopyPolicy,
 ) -> Result<Attached> {
     let slot = attachment.slot();
@@ -51,71 +55,132 @@ fn replace(
     pinned::check_maps(slot)?;
     let changed = carry::changed(slot)?;
     let parameters = parameters(nic, switches, policy, steering);
+    let options_of_rings = for_rings(options, attachment)?;
     let mut object = Object::load_pinned(&parameters, slot, &changed)?;
-    let mut attaching = Attaching { nic, options, slot, switches, notes: Vec::new() };
-    let old = attachment.mode();
-    object.xdp(builds(nic)[0])?;
+    let why = choice.why.clone();
+    let mut attaching = Attaching { nic, options, slot, switches, why, notes: Vec::new() };
+    attaching.load_first(&mut object, choice)?;
     carry::carry(slot, &changed, attachment.record())?;
-    let (mode, build) = object.while_loading_tc(|xdp| match options.mode {
-        _ if attachment.xdp_program().is_none() => attaching.attach_missing_xdp(xdp),
-        ModeWanted::Only(mode) if mode != old => attaching.change_mode(xdp, old),
-        _ => Ok((old, attaching.replace_xdp(xdp)?)),
-    })?;
+    let hooks = object.while_loading_tc(|xdp| attaching.upgrade_xdp(xdp, attachment, choice))?;
     let kept = attachment.record().options & (AttachRecord::CLSACT | AttachRecord::OWN_QDISC);
     let mut record = AttachRecord {
         layout: AttachRecord::LAYOUT,
         loaded_at: now(),
         netns: namespace::current_cookie()?,
         ifindex: nic.ifindex(),
-        mode: mode.flag(),
+        mode: hooks.mode().flag(),
         rx_queues: parameters.rx_queues,
         tx_queues: parameters.tx_queues,
-        options: attaching.option_bits(build) | kept,
+        options: attaching.option_bits(hooks) | options_of_rings | kept,
+        loaded_as: loaded_as(nic, switches),
         name: padded(&netlink::name::bytes(nic.name())),
         version: padded(env!("CARGO_PKG_VERSION").as_bytes()),
         ..*attachment.record()
     };
     object.write_record(&record)?;
     attach_tc(&mut object, nic, slot, &mut record, options.clsact)?;
-    Ok(attaching.attached(mode, build, policy, true))
+    Ok(attaching.attached(hooks, policy, Effect::Upgraded))
+}
+
+/// For whose rings it is: a user of rings takes what is attached as it is, whoever else attaches
+/// makes all of it his own, except for XDP where that was not what he asked for.
+pub(super) fn for_rings(options: &Options<'_>, attachment: &Attachment) -> Result<u64> {
+    let record = attachment.record();
+    let is_borrowed = record.has(AttachRecord::XDP_FOR_RINGS);
+    Ok(match (options.for_rings, options.mode) {
+        (true, _) => {
+            bit(record.has(AttachRecord::FOR_RINGS), AttachRecord::FOR_RINGS)
+                | bit(is_borrowed || attachment.mode() == Mode::Tc, AttachRecord::XDP_FOR_RINGS)
+        }
+        (false, ModeWanted::Only(_)) => 0,
+        (false, _) => {
+            let asks_for_xdp = asked_for(options, Some(attachment))?.is_some();
+            bit(is_borrowed && !asks_for_xdp, AttachRecord::XDP_FOR_RINGS)
+        }
+    })
 }
 
 impl Attaching<'_> {
-    /// Attaches XDP where only TC is left of an attachment: somebody detached it, or a change of
-    /// mode was killed half-way.
-    fn attach_missing_xdp(&mut self, xdp: &mut XdpPrograms<'_>) -> Result<(XdpMode, Build)> {
+    fn upgrade_xdp(
+        &mut self,
+        xdp: &mut XdpPrograms<'_>,
+        attachment: &Attachment,
+        choice: &Choice,
+    ) -> Result<Hooks> {
+        let old = attachment.mode();
+        let is_there = attachment.xdp_program().is_some();
+        match (choice.first, old) {
+            (Mode::Tc, _) => self.remove_xdp(is_there),
+            (Mode::Xdp(mode), _) if is_there && choice.first == old => {
+                Ok(Hooks::Xdp { mode, build: self.replace_xdp(xdp)? })
+            }
+            (_, Mode::Xdp(_)) if is_there => self.change_xdp(xdp, old, choice),
+            _ => self.add_xdp(xdp, old, choice),
+        }
+    }
+
+    /// Leaves TC alone.
+    fn remove_xdp(&mut self, was_there: bool) -> Result<Hooks> {
         self.slot.detach_link(slot::XDP_LINK)?;
-        let (link, mode, build) = self.attach_xdp(xdp)?;
-        pin_link(link, self.slot, slot::XDP_LINK)?;
-        self.notes.push("XDP was no longer attached: frames have gone uncounted".to_owned());
-        Ok((mode, build))
+        self.note_mode(Mode::Tc)?;
+        if was_there {
+            self.notes.push("what XDP has counted stays as it is".to_owned());
+        }
+        Ok(Hooks::Tc)
+    }
+
+    /// Attaches XDP where only TC is: that was enough so far; or somebody detached it, or a change
+    /// of mode was killed half-way.
+    fn add_xdp(&mut self, xdp: &mut XdpPrograms<'_>, old: Mode, choice: &Choice) -> Result<Hooks> {
+        self.slot.detach_link(slot::XDP_LINK)?;
+        let hooks = self.attach_and_pin(xdp, choice)?;
+        self.notes.push(match old {
+            Mode::Tc => "XDP counts from now on".to_owned(),
+            Mode::Xdp(_) => "XDP was no longer attached: frames have gone uncounted".to_owned(),
+        });
+        Ok(hooks)
     }
 
     /// The kernel fixes the mode of a link, so another mode takes another link.
-    fn change_mode(&mut self, xdp: &mut XdpPrograms<'_>, old: XdpMode) -> Result<(XdpMode, Build)> {
-        if let ModeWanted::Only(mode) = self.options.mode
+    fn change_xdp(
+        &mut self,
+        xdp: &mut XdpPrograms<'_>,
+        old: Mode,
+        choice: &Choice,
+    ) -> Result<Hooks> {
+        if let Mode::Xdp(mode) = choice.first
             && let Some(reason) = blocked(self.nic, mode)
         {
             return Err(reason);
         }
         self.slot.detach_link(slot::XDP_LINK)?;
-        let changed = self.attach_xdp(xdp);
-        let (link, mode, build) = match changed {
-            Ok(attached) => attached,
-            Err(error) => {
-                // Back to the mode that worked.
-                let (link, _) = self.attach_xdp_as(xdp, old)?;
-                pin_link(link, self.slot, slot::XDP_LINK)?;
-                return Err(error);
-            }
-        };
-        pin_link(link, self.slot, slot::XDP_LINK)?;
+        let hooks = self.attach_and_pin(xdp, choice).or_else(|error| {
+            // Back to the mode that worked.
+            let before = Choice { first: old, then: None, why: None };
+            self.attach_and_pin(xdp, &before)?;
+            Err(error)
+        })?;
         self.notes.push(format!(
             "frames that came between {} and {} mode were not counted",
             old.name(),
-            mode.name()
+            hooks.mode().name()
         ));
-        Ok((mode, build))
+        Ok(hooks)
+    }
+
+    /// The record says first that XDP is there: so whoever finds it without knows that something
+    /// was interrupted.
+    fn attach_and_pin(&mut self, xdp: &mut XdpPrograms<'_>, choice: &Choice) -> Result<Hooks> {
+        let (link, hooks) = self.attach_first(xdp, choice)?;
+        self.note_mode(hooks.mode())?;
+        if let Some(link) = link {
+            pin_link(link, self.slot, slot::XDP_LINK)?;
+        }
+        Ok(hooks)
+    }
+
+    fn note_mode(&self, mode: Mode) -> Result<()> {
+        pinned::change_record(self.slot, |record| record.mode = mode.flag())
     }
 
     /// Puts the first build that the device takes into the link that there is.

@@ -1,16 +1,18 @@
 use super::*;
 use crate::{
     control::{
-        Undo, Whose,
+        Owner, Undo, Whose, apply_then,
         fake::{Fake, Fault},
-        wanted::from_arguments,
+        wanted::{Origin, from_arguments},
     },
+    error::Error,
     netlink::{
         ethtool::{
             channels::{ChannelCounts, Channels},
             features::Feature,
         },
         ethtool_ioctl::DriverInfo,
+        link::XdpMode,
     },
     nic::{
         preflight,
@@ -70,7 +72,7 @@ impl Lab {
 
     fn plan(&mut self, wishes: &[&str], mode: XdpMode) -> Result<Plan> {
         let wishes: Vec<String> = wishes.iter().map(|&wish| wish.into()).collect();
-        let wishes = from_arguments(&wishes)?;
+        let wishes = from_arguments(&wishes, &Origin::CommandLine)?;
         self.plan_desired(&wishes, mode)
     }
 

@@ -1,0 +1,150 @@
+//! The interfaces whose settings are meant: themselves, not what is below them.
+
+use clap::Args;
+
+use super::{name, target};
+use crate::{
+    control::{KernelDevice, Origin},
+    error::{Kind, Result},
+    netlink::link::LinkInfo,
+    nic::{self, InterfaceName, Nic},
+    report::json::{Failure, ForEach},
+};
+
+/// Interfaces by their names, or all.
+#[derive(Debug, Args)]
+pub(super) struct InterfacesArgs {
+    /// Interfaces
+    #[arg(value_name = "IFACE", required_unless_present = "all", conflicts_with = "all",
+        value_parser = name::interface())]
+    interfaces: Vec<String>,
+
+    /// Every interface of this network namespace, or of the one that --netns names, but loopback
+    #[arg(long)]
+    all: bool,
+
+    /// The network namespace that the interfaces are in, as `ip netns` names it
+    #[arg(long, value_name = "NAME", value_parser = name::namespace())]
+    netns: Option<String>,
+}
+
+impl InterfacesArgs {
+    /// The name of their network namespace, if it was given.
+    pub(super) fn netns(&self) -> Option<&str> {
+        self.netns.as_deref()
+    }
+
+    /// Goes to their network namespace.
+    pub(super) fn enter(&self) -> Result<Chosen> {
+        target::enter(self.netns.as_deref())?;
+        Chosen::new(&self.interfaces, self.all)
+    }
+}
+
+/// Interfaces by their names, or all, and settings behind them.
+#[derive(Debug, Args)]
+pub(super) struct InterfacesAndSettingsArgs {
+    /// Interfaces, and behind them what to set to what: the first is an interface, and all up to
+    /// the first with a `=`
+    #[arg(value_name = "IFACE|GROUP.NAME=VALUE", required_unless_present = "all",
+        value_parser = name::interface())]
+    words: Vec<String>,
+
+    /// Every interface of this network namespace, or of the one that --netns names, but loopback;
+    /// a setting that one does not have is left out there
+    #[arg(long)]
+    all: bool,
+
+    /// The network namespace that the interfaces are in, as `ip netns` names it
+    #[arg(long, value_name = "NAME", value_parser = name::namespace())]
+    netns: Option<String>,
+}
+
+impl InterfacesAndSettingsArgs {
+    fn split(&self) -> (&[String], &[String]) {
+        let is_setting = |(index, word): (usize, &String)| index > 0 && word.contains('=');
+        let first = self.words.iter().enumerate().position(is_setting);
+        self.words.split_at(if self.all { 0 } else { first.unwrap_or(self.words.len()) })
+    }
+
+    /// The settings, as they were written.
+    pub(super) fn settings(&self) -> &[String] {
+        self.split().1
+    }
+
+    /// Where they were said.
+    pub(super) const fn origin(&self) -> Origin {
+        if self.all { Origin::CommandLineForAll } else { Origin::CommandLine }
+    }
+
+    /// Goes to the network namespace of the interfaces.
+    pub(super) fn enter(&self) -> Result<Chosen> {
+        target::enter(self.netns.as_deref())?;
+        Chosen::new(self.split().0, self.all)
+    }
+}
+
+/// Interfaces of the present network namespace.
+pub(super) enum Chosen {
+    /// One that was named alone: its document stands alone, too.
+    One(InterfaceName),
+    /// Several that were named.
+    Several(Vec<InterfaceName>),
+    /// All but loopback.
+    All,
+}
+
+impl Chosen {
+    fn new(names: &[String], all: bool) -> Result<Self> {
+        match names {
+            _ if all => Ok(Self::All),
+            [name] => Ok(Self::One(InterfaceName::new(name)?)),
+            names => {
+                Ok(Self::Several(names.iter().map(InterfaceName::new).collect::<Result<_>>()?))
+            }
+        }
+    }
+
+    pub(super) const fn is_all(&self) -> bool {
+        matches!(self, Self::All)
+    }
+
+    /// Each of them once.
+    pub(super) fn links(&self) -> Result<Vec<LinkInfo>> {
+        let names = match self {
+            Self::One(name) => std::slice::from_ref(name),
+            Self::Several(names) => names,
+            Self::All => return all(),
+        };
+        let mut links: Vec<LinkInfo> = Vec::new();
+        for name in names {
+            let link = nic::link(name)?;
+            if links.iter().all(|known| known.ifindex != link.ifindex) {
+                links.push(link);
+            }
+        }
+        Ok(links)
+    }
+
+    pub(super) fn devices(&self) -> Result<Vec<KernelDevice>> {
+        let mut devices = Vec::new();
+        for link in self.links()? {
+            match Nic::of(link).and_then(KernelDevice::new) {
+                // It went while the others were looked at.
+                Err(error) if error.kind() == Kind::NotFound && self.is_all() => {}
+                device => devices.push(device?),
+            }
+        }
+        Ok(devices)
+    }
+
+    /// The document of the one that was named alone, or one for all documents.
+    pub(super) fn document<D>(&self, documents: Vec<D>, failures: Vec<Failure>) -> ForEach<D> {
+        ForEach::new(documents, matches!(self, Self::One(_)), failures)
+    }
+}
+
+fn all() -> Result<Vec<LinkInfo>> {
+    let links = nic::links()?.into_iter();
+    Ok(links.filter(|link| link.link_type != libc::ARPHRD_LOOPBACK).collect())
+}

@@ -1,0 +1,159 @@
+//! `nicctl confirm`: keep what would be given back; and how to ask for that.
+
+use std::{
+    fmt,
+    io::{self, BufRead, BufReader, Write},
+    process::{ChildStdin, Command, Stdio},
+};
+
+use clap::Args as ClapArgs;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{guard, name, target};
+use crate::{
+    control::{Deadline, Journals},
+    error::{Error, Result},
+    nic::{InterfaceName, Nic, identity},
+    offload::bpffs_path,
+    report::json::{self, Version},
+};
+
+/// Keep changes that were made with --confirm
+///
+/// What `nicctl apply`, `set` or `attach` changed with --confirm SECONDS is given back after that
+/// time, unless this comes before: for those who work over the interface that they change. A process
+/// in the background gives it back; if that was killed, the next command of nicctl that changes
+/// anything does.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+Examples:
+  nicctl set eth0 channels.combined=4 --confirm 60
+  nicctl confirm eth0")]
+pub(super) struct Args {
+    /// Interfaces; by default, all of this network namespace, or of the one that --netns names
+    #[arg(value_name = "IFACE", value_parser = name::interface())]
+    interfaces: Vec<String>,
+
+    /// The network namespace that the interfaces are in, as `ip netns` names it
+    #[arg(long, value_name = "NAME", value_parser = name::namespace())]
+    netns: Option<String>,
+
+    /// Print JSON (`nicctl schema confirm`)
+    #[arg(long)]
+    json: bool,
+}
+
+/// What `nicctl confirm --json` prints.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Document {
+    version: Version<1>,
+    /// The interfaces whose changes stay.
+    confirmed: Vec<String>,
+}
+
+pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+    target::enter(args.netns.as_deref())?;
+    let journals = Journals::system();
+    // Whatever is too late is given back before anything else.
+    let _lock = target::lock(&journals)?;
+    let mut confirmed = Vec::new();
+    for (name, id) in interfaces(&args.interfaces)? {
+        if journals.pending(id)?.is_some() {
+            journals.remove_pending(id)?;
+            confirmed.push(name);
+        } else if !args.interfaces.is_empty() {
+            return Err(nothing_waits(&format!(" of {name}")).into());
+        }
+    }
+    if confirmed.is_empty() {
+        return Err(nothing_waits("").into());
+    }
+    if args.json {
+        return Ok(json::write_pretty(out, &Document { version: Version, confirmed })?);
+    }
+    for name in confirmed {
+        writeln!(out, "{name}: confirmed")?;
+    }
+    Ok(())
+}
+
+fn interfaces(names: &[String]) -> Result<Vec<(String, identity::InterfaceId)>> {
+    if names.is_empty() {
+        return Ok(identity::all()?.into_iter().map(|it| (it.name, it.id)).collect());
+    }
+    let of = |name| {
+        let nic = Nic::by_name(&InterfaceName::new(name)?)?;
+        Ok((nic.name().to_owned(), identity::InterfaceId::of(&nic.link)?))
+    };
+    names.iter().map(of).collect()
+}
+
+fn nothing_waits(of: &str) -> Error {
+    Error::not_found(format!("nothing{of} waits to be confirmed"))
+        .with_fix("it may have been too late: `nicctl list` shows what is changed")
+}
+
+/// How to ask that changes are given back unless they are confirmed.
+#[derive(Clone, Copy, Debug, Default, ClapArgs)]
+pub(super) struct ConfirmArgs {
+    /// Give everything back after so many seconds, unless `nicctl confirm` comes before
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86400))]
+    confirm: Option<u32>,
+}
+
+impl ConfirmArgs {
+    /// If so, and there is something to change: a guard at its post.
+    pub(super) fn guard(self, is_to_change: bool) -> Result<Option<Guard>> {
+        let Some(seconds) = self.confirm.filter(|_| is_to_change) else { return Ok(None) };
+        let deadline = Deadline::within(seconds)?;
+        let guard = Guard::post(deadline)
+            .map_err(|error| Error::io("start the process that would give it back", &error))?;
+        Ok(Some(guard))
+    }
+
+    /// The seconds that are left for what was changed.
+    pub(super) fn seconds(self, is_changed: bool) -> Option<u32> {
+        self.confirm.filter(|_| is_changed)
+    }
+}
+
+/// A process that gives back what is not confirmed until the deadline.
+pub(super) struct Guard {
+    pub(super) deadline: Deadline,
+    /// When it is closed, by this process or with it, all is written down that there is to guard.
+    _changing: Option<ChildStdin>,
+}
+
+impl Guard {
+    /// Starts it, and waits until it cannot be ended any more by what ends this process.
+    fn post(deadline: Deadline) -> io::Result<Self> {
+        let mut guard = Command::new("/proc/self/exe")
+            .arg(guard::NAME)
+            .arg(deadline.0.to_string())
+            .arg("--bpffs")
+            .arg(bpffs_path())
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let mut said = String::new();
+        if let Some(stdout) = guard.stdout.take() {
+            BufReader::new(stdout).read_line(&mut said)?;
+        }
+        match said == guard::AT_POST {
+            true => Ok(Self { deadline, _changing: guard.stdin.take() }),
+            false => Err(io::Error::other(format!("it ended: {}", guard.wait()?))),
+        }
+    }
+}
+
+/// Says how to keep what was changed.
+pub(super) fn write_how(
+    interface: &str,
+    seconds: impl fmt::Display,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    writeln!(out, "{interface}: given back in {seconds} s, unless: nicctl confirm {interface}")
+}

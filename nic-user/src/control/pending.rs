@@ -1,0 +1,211 @@
+//! Changes that are given back at a deadline, unless somebody confirms them before.
+//!
+//! They are in a file beside the journal, on disk before anything is changed. So they are given
+//! back by whoever comes first after the deadline, whatever became of the process that made them.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use nix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    device::{Device, Identity},
+    give_back::{GivenBack, give_back},
+    journal::{self, Durability, Journal, Journals},
+    plan::Plan,
+};
+use crate::{
+    error::{Error, Result},
+    nic::{
+        identity::{InterfaceId, InterfaceKey},
+        setting::{Key, Value},
+    },
+};
+
+/// Format of the file.
+const VERSION: u32 = 1;
+
+/// What the name of the file ends in.
+const SUFFIX: &str = ".pending";
+
+/// Until when somebody has to confirm: seconds since the machine was started, also those that it
+/// slept (`CLOCK_BOOTTIME`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Deadline(pub u64);
+
+impl Deadline {
+    /// So many seconds from now.
+    ///
+    /// # Errors
+    ///
+    /// The kernel does not tell the time.
+    pub fn within(seconds: u32) -> Result<Self> {
+        Ok(Self(now()?.saturating_add(seconds.into())))
+    }
+
+    /// Seconds that are left; `None` if it is over.
+    ///
+    /// # Errors
+    ///
+    /// The kernel does not tell the time.
+    pub fn left(self) -> Result<Option<u64>> {
+        Ok(self.0.checked_sub(now()?).filter(|&left| left > 0))
+    }
+}
+
+fn now() -> Result<u64> {
+    let now = clock_gettime(ClockId::CLOCK_BOOTTIME)
+        .map_err(|error| Error::io("read the clock", &error.into()))?;
+    Ok(u64::try_from(now.tv_sec()).unwrap_or_default())
+}
+
+/// The programs that an interface had before a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Programs {
+    /// Those that it has.
+    Same,
+    /// None.
+    None,
+    /// Those of an attachment like this.
+    Attached {
+        /// XDP mode, as in [`AttachRecord`](nic_common::record::AttachRecord).
+        mode: u32,
+        /// The [copy policy](nic_common::policy::CopyPolicy::to_word).
+        policy: u64,
+        /// TC ingress pulled small packets together.
+        pull: bool,
+        /// Malformed frames were logged.
+        log: bool,
+    },
+}
+
+/// What one interface was before a change that waits to be confirmed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pending {
+    version: u32,
+    /// Which interface it is.
+    pub identity: Identity,
+    /// Until when it waits.
+    pub deadline: Deadline,
+    /// Its programs.
+    pub programs: Programs,
+    settings: BTreeMap<Key, Value>,
+    /// Its journal.
+    journal: Option<Journal>,
+}
+
+impl Pending {
+    /// What an interface is before `plan`.
+    ///
+    /// # Errors
+    ///
+    /// Its journal cannot be read.
+    pub fn before(
+        plan: &Plan,
+        programs: Programs,
+        deadline: Deadline,
+        journals: &Journals,
+    ) -> Result<Self> {
+        let (identity, settings) = (plan.identity.clone(), plan.touched.clone());
+        let journal = journals.find(&identity)?;
+        Ok(Self { version: VERSION, identity, deadline, programs, settings, journal })
+    }
+
+    /// Whether it is of the boot with this id; settings do not outlive one.
+    pub fn is_of(&self, boot_id: &str) -> bool {
+        self.identity.boot_id == boot_id
+    }
+
+    /// Makes the settings what they were, but for those that somebody else has changed since, and
+    /// the journal with them.
+    ///
+    /// # Errors
+    ///
+    /// The interface or its journal cannot be read, or the journal not be written.
+    pub fn give_back(&self, device: &mut dyn Device, journals: &Journals) -> Result<GivenBack> {
+        let Some(journal) = journals.find(&self.identity)? else {
+            // Nothing was changed yet, or all was given back.
+            return Ok(GivenBack::default());
+        };
+        let current = device.read()?;
+        let is_ours = |key: &Key| match (journal.settings.get(key), current.get(key)) {
+            (Some(kept), Some(setting)) => kept.is_ours(key, setting),
+            _ => true,
+        };
+        let settings = self.settings.iter().filter(|(key, _)| is_ours(key));
+        let given =
+            give_back(device, &settings.map(|(key, was)| (key.clone(), was.clone())).collect());
+        if given.is_complete() {
+            match &self.journal {
+                Some(earlier) => journals.save(earlier, Durability::Lazy)?,
+                None => journals.remove(&journal)?,
+            }
+        }
+        Ok(given)
+    }
+}
+
+/// What waits to be confirmed.
+impl Journals {
+    /// Of this interface.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read, is damaged, or was written by another version.
+    pub fn pending(&self, interface: InterfaceId) -> Result<Option<Pending>> {
+        load(&self.pending_path(interface))
+    }
+
+    /// Of all interfaces, and why it cannot be read.
+    ///
+    /// # Errors
+    ///
+    /// The folder cannot be read.
+    pub fn all_pending(&self) -> Result<Vec<Result<Pending>>> {
+        let names = self.names()?.into_iter().filter(|name| name.ends_with(SUFFIX));
+        Ok(names.filter_map(|name| load(&self.file(&name)).transpose()).collect())
+    }
+
+    /// Writes it down.
+    ///
+    /// # Errors
+    ///
+    /// The folder cannot be written.
+    pub fn save_pending(&self, pending: &Pending) -> Result<()> {
+        self.write(&self.pending_path(pending.identity.id), pending, Durability::Synced)
+    }
+
+    /// It waits no more.
+    ///
+    /// # Errors
+    ///
+    /// The folder cannot be written.
+    pub fn remove_pending(&self, interface: InterfaceId) -> Result<()> {
+        self.remove_file(&self.pending_path(interface))
+    }
+
+    fn pending_path(&self, interface: InterfaceId) -> PathBuf {
+        self.file(&format!("{}{SUFFIX}", InterfaceKey::Id(interface)))
+    }
+}
+
+fn load(path: &Path) -> Result<Option<Pending>> {
+    let Some(bytes) = journal::read(path)? else { return Ok(None) };
+    let read = serde_json::from_slice(&bytes).map_err(|error| error.to_string());
+    let read = read.and_then(|pending: Pending| match pending.version {
+        VERSION => Ok(pending),
+        other => Err(format!("its format is {other}; this nicctl knows {VERSION}")),
+    });
+    read.map(Some).map_err(|why| {
+        Error::failed(format!("read {}: {why}", path.display())).with_fix(format!(
+            "what waits to be confirmed there stays as it is if you remove {}",
+            path.display()
+        ))
+    })
+}
