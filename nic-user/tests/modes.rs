@@ -151,25 +151,28 @@ fn another_mode_keeps_the_counters_and_detach_undoes_the_last() {
     let lab = Lab::new(Shape::default()).unwrap();
     let host = lab.b();
     let before = programs(host);
+    let counted = || {
+        let total = &stats(host)["total"];
+        (number(total, "/rx/packets"), number(total, "/ingress/packets"))
+    };
     attach(host, &["--mode", "native"]);
-    let mut counted = (0, 0);
     for (mode, xdp) in [
-        ("native", vec![XdpMode::Native]),
         ("tc", vec![]),
         ("generic", vec![XdpMode::Generic]),
         ("tc", vec![]),
         ("native", vec![XdpMode::Native]),
     ] {
+        let kept = counted();
         let said = attach(host, &["--mode", mode]);
         assert_eq!((&said["mode"], &said["upgraded"]), (&mode.into(), &true.into()));
         assert_eq!(programs(host), (xdp.clone(), [1, 1]), "{mode}");
+        let before = counted();
+        assert!(before.0 >= kept.0 && before.1 >= kept.1, "{mode}: {kept:?} to {before:?}");
         receive(&lab, 10);
-        let total = &stats(host)["total"];
-        let now = (number(total, "/rx/packets"), number(total, "/ingress/packets"));
+        let after = counted();
         let at_xdp = if xdp.is_empty() { 0 } else { 10 };
-        assert!(now.0 >= counted.0 + at_xdp && now.1 >= counted.1 + 10, "{mode}: {now:?}");
-        assert!(!xdp.is_empty() || now.0 == counted.0, "{mode}: {now:?}");
-        counted = now;
+        assert!(after.0 >= before.0 + at_xdp && after.1 >= before.1 + 10, "{mode}: {after:?}");
+        assert!(!xdp.is_empty() || after.0 == before.0, "{mode}: {after:?}");
     }
     attach(host, &["--mode", "tc"]);
     run(host, "detach", &[]);

@@ -4,6 +4,7 @@ mod bench;
 mod build_ebpf;
 mod demo;
 mod fuzz;
+mod other_release;
 mod process;
 mod setup;
 mod test;
@@ -25,6 +26,10 @@ enum Task {
     /// Sets up what it needs. Tests that need root skip themselves without it. Ends with one line:
     /// N passed, N failed, N skipped.
     Test,
+    /// Build a second release, whose maps are laid out otherwise, for the tests of upgrades.
+    ///
+    /// They look for it where NICCTL_OTHER_RELEASE says; `cargo xtask test` builds it, too.
+    OtherRelease,
     Fuzz(fuzz::Args),
     Demo(demo::Args),
     Bench(bench::Args),
@@ -36,6 +41,7 @@ fn main() -> ExitCode {
         Task::Setup(args) => setup::run(&args),
         Task::BuildEbpf(args) => build_ebpf::run(&args),
         Task::Test => return test::run(),
+        Task::OtherRelease => other_release::run(),
         Task::Fuzz(args) => fuzz::run(&args),
         Task::Demo(args) => demo::run(&args),
         Task::Bench(args) => bench::run(&args),

@@ -1,6 +1,5 @@
 //! `cargo xtask test`: everything that is checked, one step after the other.
 
-mod other_release;
 pub mod tally;
 
 use std::{
@@ -14,6 +13,7 @@ use anyhow::{Context, Error, Result};
 use self::tally::{Output, Tally};
 use crate::{
     build_ebpf::{self, Check},
+    other_release,
     process::{cargo, cargo_as_root, is_root, run as run_command, succeeds},
     setup,
     toolchain::Toolchain,

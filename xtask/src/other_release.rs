@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 
-use crate::process::{cargo, command, root, run};
+use crate::process::{self, cargo, command, root};
 
 /// Where tests find it.
 pub const VARIABLE: &str = "NICCTL_OTHER_RELEASE";
@@ -72,16 +72,24 @@ pub fn nicctl() -> PathBuf {
     copy().join("target/debug/nicctl")
 }
 
+/// Runs the subcommand.
+pub fn run() -> Result<()> {
+    build()?;
+    println!("{VARIABLE}={}", nicctl().display());
+    Ok(())
+}
+
 /// Builds it, or as much of it as is not built yet.
 pub fn build() -> Result<()> {
     let copy = copy();
+    fs::create_dir_all(&copy)?;
     for part in PARTS {
         copy_part(&root(), &copy, Path::new(part))?;
     }
     let this = env::current_exe().context("where is this program?")?;
-    run(command(this).arg("build-ebpf").env("CARGO_MANIFEST_DIR", copy.join("xtask")))?;
+    process::run(command(this).arg("build-ebpf").env("CARGO_MANIFEST_DIR", copy.join("xtask")))?;
     let build = ["build", "--quiet", "--locked", "--package", "nic-user", "--bin", "nicctl"];
-    run(cargo().args(build).current_dir(&copy).env_remove("CARGO_TARGET_DIR"))
+    process::run(cargo().args(build).current_dir(&copy).env_remove("CARGO_TARGET_DIR"))
 }
 
 fn copy_part(from: &Path, to: &Path, path: &Path) -> Result<()> {
@@ -116,5 +124,6 @@ fn copy_file(source: &Path, target: &Path, path: &Path) -> Result<()> {
     if fs::read(target).is_ok_and(|present| present == content) {
         return Ok(());
     }
-    fs::write(target, content).with_context(|| format!("write {}", target.display()))
+    fs::write(target, content).with_context(|| format!("write {}", target.display()))?;
+    Ok(fs::set_permissions(target, fs::metadata(source)?.permissions())?)
 }
