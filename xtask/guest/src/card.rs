@@ -136,7 +136,10 @@ pub fn upgrade_under_traffic_loses_nothing(guest: &Guest) -> Outcome {
             }
             sent
         });
-        let upgrades = (0..UPGRADES).map(|_| nicctl::json("attach", a.interface(), a, &[]));
+        // The same again would change nothing.
+        let policies = ["100", "200"].into_iter().cycle().take(UPGRADES);
+        let upgrades = policies
+            .map(|bytes| nicctl::json("attach", a.interface(), a, &["--rx-copybreak", bytes]));
         let upgrades: Vec<Value> = upgrades.collect();
         done.store(true, Ordering::Relaxed);
         assert!(upgrades.iter().all(|upgrade| upgrade["interfaces"][0]["upgraded"] == true));

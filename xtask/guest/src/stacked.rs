@@ -35,7 +35,7 @@ pub fn a_vlan_is_what_is_below_it(_: &Guest) -> Outcome {
 
 fn resolves(lab: &Lab, sentence: &str) -> Outcome {
     let a = lab.a();
-    let attached = nicctl::json("attach", "top", a, &[]);
+    let attached = nicctl::json("attach", "top", a, &["--mode", "generic"]);
     assert_eq!(attached["resolved"][0], sentence);
     assert_eq!(attached["interfaces"][0]["name"], "nic-a");
     let list = nicctl::attached();
