@@ -8,7 +8,7 @@ use nic_common::{
 
 use crate::{
     maps,
-    packet::{Anywhere, Direct, Skb},
+    packet::{Anywhere, Direct, Skb, anew},
     walk::Walkable,
 };
 
@@ -18,6 +18,8 @@ const UDP_LEN: u32 = 8;
 /// Of VXLAN, VXLAN-GPE, GENEVE and GTP-U, without options.
 const TUNNEL_LEN: u32 = 8;
 const ETHERNET_LEN: u32 = 14;
+const TCP: u32 = protocol::TCP as u32;
+const UDP: u32 = protocol::UDP as u32;
 
 /// Counts one packet.
 #[inline(always)]
@@ -31,18 +33,27 @@ pub fn count(ctx: &TcContext) {
         Some(info) => info,
         None => Skb::new(ctx.skb.skb).uncommon_headers(skb.len),
     };
-    let jumbo = if skb.len > LEGACY_MAX_SIZE { jumbo_option_len(ctx, &info) } else { 0 };
+    let option = if skb.len > LEGACY_MAX_SIZE && info.l3 == ethertype::IPV6 {
+        jumbo_option_len(ctx.skb.skb, info.l3_offset)
+    } else {
+        0
+    };
     counters.packets += 1;
-    counters.bytes += u64::from(skb.len - jumbo);
-    counters.header_bytes += u64::from(info.header_len - jumbo);
+    counters.bytes += u64::from(skb.len - option);
+    counters.header_bytes += u64::from(info.header_len - option);
     if skb.gso_size > 0 {
         let segments = u64::from(skb.gso_segs);
-        match segmented(ctx, &info) {
-            protocol::TCP => {
+        let is_tunnel = info.l4.raw() == protocol::UDP && info.flags.any(Flags::TUNNEL);
+        let segmented = match is_tunnel {
+            true => inner_protocol(ctx.skb.skb, info.l4_offset),
+            false => info.l4.raw().into(),
+        };
+        match segmented {
+            TCP => {
                 counters.gso_tcp_packets += 1;
                 counters.gso_tcp_segments += segments;
             }
-            protocol::UDP => {
+            UDP => {
                 counters.gso_udp_packets += 1;
                 counters.gso_udp_segments += segments;
             }
@@ -55,40 +66,42 @@ pub fn count(ctx: &TcContext) {
 }
 
 /// Bytes of the hop-by-hop header that the stack puts into BIG TCP packets over IPv6 before Linux
-/// 7.0, and that is taken out again in front of the wire (`ipv6_has_hopopt_jumbo`, include/net/ipv6.h).
-#[inline(always)]
-fn jumbo_option_len(ctx: &TcContext, info: &HeaderInfo) -> u32 {
+/// 7.0, and that is taken out again in front of the wire (`ipv6_has_hopopt_jumbo`,
+/// include/net/ipv6.h). Not inlined, as [`inner_protocol`]: few packets pay for the call, and others
+/// have the registers.
+#[inline(never)]
+fn jumbo_option_len(skb: *mut __sk_buff, l3_offset: u32) -> u32 {
     const LEN: u32 = 8;
     const JUMBO: u8 = 0xc2;
-    let headers = Anywhere(Direct::skb(ctx)).header::<44>(info.l3_offset);
-    let is_jumbo = info.l3 == ethertype::IPV6
-        && headers.is_some_and(|it| {
-            it.u8(6) == protocol::HOP_BY_HOP
-                && it.u8(40) == protocol::TCP
-                && it.u8(41) == 0
-                && it.u8(42) == JUMBO
-        });
+    let headers = linear(skb).header::<44>(l3_offset);
+    let is_jumbo = headers.is_some_and(|it| {
+        it.u8(6) == protocol::HOP_BY_HOP
+            && it.u8(40) == protocol::TCP
+            && it.u8(41) == 0
+            && it.u8(42) == JUMBO
+    });
     if is_jumbo { LEN } else { 0 }
 }
 
-/// The protocol that a super-packet is segmented by: behind the port of a UDP tunnel, that of the
-/// packet inside. The kernel does not tell a program which it is (`gso_type`), but its tunnels have
-/// all their headers in the linear part, and what a socket segments (`UDP_SEGMENT`) has its payload
-/// elsewhere (`__ip_append_data`, net/ipv4/ip_output.c).
-#[inline(always)]
-fn segmented(ctx: &TcContext, info: &HeaderInfo) -> u8 {
-    let outer = info.l4.raw();
-    if outer == protocol::UDP && info.flags.any(Flags::TUNNEL) {
-        inner_protocol(ctx, info.l4_offset).unwrap_or(outer)
-    } else {
-        outer
-    }
+/// The IP protocol in the tunnel whose UDP header starts at `at`; UDP if it is not to be seen.
+///
+/// A super-packet in a tunnel is segmented by it. The kernel does not tell a program which it is
+/// (`gso_type`), but its tunnels have all their headers in the linear part, and what a socket
+/// segments (`UDP_SEGMENT`) has its payload elsewhere (`__ip_append_data`, net/ipv4/ip_output.c).
+#[inline(never)]
+fn inner_protocol(skb: *mut __sk_buff, at: u32) -> u32 {
+    inner(|| linear(skb), at).map_or(UDP, u32::from)
 }
 
-/// The IP protocol in the tunnel whose UDP header starts at `at`.
+/// The linear part, from the context itself: the compiler would hand over numbers read from it, not
+/// the pointer, and the verifier knows nothing of those.
 #[inline(always)]
-fn inner_protocol(ctx: &TcContext, at: u32) -> Option<u8> {
-    let frame = || Anywhere(Direct::skb(ctx));
+fn linear(skb: *mut __sk_buff) -> Anywhere {
+    Anywhere(Direct::skb(&TcContext::new(anew(skb))))
+}
+
+#[inline(always)]
+fn inner<F: Frame>(frame: impl Fn() -> F, at: u32) -> Option<u8> {
     let outer = frame().header::<{ (UDP_LEN + TUNNEL_LEN) as usize }>(at)?;
     let mut at = at + UDP_LEN + TUNNEL_LEN;
     let mut ethertype = match outer.be16(2) {

@@ -100,8 +100,11 @@ fn on_interface(bench: &mut Bench, queues: u32, limits: &Limits) -> Result<()> {
     let host = lab.a();
     let dev = host.interface();
     let peer_object = PEER_OBJECTS.into_iter().find(|path| fs::exists(path).unwrap_or(false));
-    let attach = Call::nicctl(&["attach", dev], limits.attach);
-    let again = Call::nicctl(&["attach", dev], limits.attach);
+    let attach = Call::nicctl(&["attach", dev, "--mode", "native"], limits.attach);
+    let attach = Call { title: "nicctl attach".into(), ..attach };
+    let same = Call::nicctl(&["attach", dev], None);
+    let same = Call { title: "nicctl attach, nothing changed".into(), ..same };
+    let again = Call::nicctl(&["attach", dev, "--rx-copybreak", "100"], limits.attach);
     let again = Call { title: "nicctl attach, again".into(), ..again };
     let detach = Call::nicctl(&["detach", dev], limits.detach);
     let reading = [
@@ -125,6 +128,7 @@ fn on_interface(bench: &mut Bench, queues: u32, limits: &Limits) -> Result<()> {
         for call in &reading {
             bench.run(host, call)?;
         }
+        bench.run(host, &same)?;
         bench.run(host, &again)?;
         bench.run(host, &detach)?;
         for call in loading.iter().flatten() {

@@ -59,9 +59,10 @@ pub struct Cost {
 /// Kinds on which XDP costs more than what it counts is worth, unless that is asked for.
 pub const COSTS: &[Cost] = &[Cost {
     kind: "veth",
-    why: "bulk TCP through a veth keeps 1.04 of its rate with TC programs alone, 0.83 with generic \
-          and 0.16 with native XDP, which takes segmentation offload from its peer",
-    source: "AMD EPYC, Linux 6.18, medians of 7 rounds; drivers/net/veth.c veth_xdp_set",
+    why: "bulk TCP through a veth keeps its rate with TC programs alone, 0.80 of it with generic and \
+          0.35 with native XDP, which takes segmentation offload from its peer",
+    source: "docs/performance.md, bench modes (AMD EPYC, Linux 6.18, medians of 7 rounds); \
+             drivers/net/veth.c veth_xdp_set",
 }];
 
 /// Why TC programs alone cost the traffic of `nic` less than XDP would, if they do.
