@@ -108,6 +108,7 @@ pub struct Found {
 /// The folders of pins or of journals cannot be read, or it cannot be told which network namespaces
 /// there are. What of attachments is damaged is told by [`Attachment::of`].
 pub fn all(scope: Scope, journals: &Journals) -> Result<Found> {
+    let pins = pins()?;
     // Each is read once: what could not be read then must not be taken for absent later.
     let (mut noted, mut unread) = (Vec::new(), Vec::new());
     for (_, journal) in journals.all()? {
@@ -116,7 +117,7 @@ pub fn all(scope: Scope, journals: &Journals) -> Result<Found> {
             Err(error) => unread.push(error),
         }
     }
-    Ok(Found { subjects: within(scope, subjects(pins()?, noted)?)?, unread })
+    Ok(Found { subjects: within(scope, subjects(pins, noted)?)?, unread })
 }
 
 /// All interfaces that programs of nicctl are attached to, or were.
