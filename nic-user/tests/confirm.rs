@@ -67,7 +67,9 @@ fn what_is_not_confirmed_is_given_back() {
     run(host, "set", &["link.mtu=1400"]);
     let before = settings(host);
     let said = run(host, "set", &["link.mtu=1300", "feature.gro=on", "--confirm", "1"]);
-    assert!(said.ends_with("nic-b: given back in 1 s, unless: nicctl confirm nic-b\n"), "{said}");
+    let netns = host.netns_name();
+    let how = format!("nic-b: given back in 1 s, unless: nicctl confirm nic-b --netns {netns}\n");
+    assert!(said.ends_with(&how), "{said}");
     assert_ne!(settings(host), before);
     assert!(poll(|| settings(host) == before));
     assert!(poll(|| guards(host).is_empty()));

@@ -369,7 +369,7 @@ fn report(
             settings.write(out)?;
         }
         if let Some(seconds) = confirm.seconds(has_changed) {
-            confirm::write_how(&one.name, seconds, out)?;
+            confirm::write_how(&one.name, args.netns.as_deref(), seconds, out)?;
         }
     }
     Ok(())

@@ -29,15 +29,9 @@ pub(super) struct InterfacesArgs {
 }
 
 impl InterfacesArgs {
-    /// The name of their network namespace, if it was given.
-    pub(super) fn netns(&self) -> Option<&str> {
-        self.netns.as_deref()
-    }
-
     /// Goes to their network namespace.
     pub(super) fn enter(&self) -> Result<Chosen> {
-        target::enter(self.netns.as_deref())?;
-        Chosen::new(&self.interfaces, self.all)
+        Chosen::enter(&self.interfaces, self.all, self.netns.as_deref())
     }
 }
 
@@ -79,13 +73,19 @@ impl InterfacesAndSettingsArgs {
 
     /// Goes to the network namespace of the interfaces.
     pub(super) fn enter(&self) -> Result<Chosen> {
-        target::enter(self.netns.as_deref())?;
-        Chosen::new(self.split().0, self.all)
+        Chosen::enter(self.split().0, self.all, self.netns.as_deref())
     }
 }
 
 /// Interfaces of the present network namespace.
-pub(super) enum Chosen {
+pub(super) struct Chosen {
+    pub(super) which: Which,
+    /// What `--netns` called the network namespace.
+    pub(super) netns: Option<String>,
+}
+
+/// Which interfaces.
+pub(super) enum Which {
     /// One that was named alone: its document stands alone, too.
     One(InterfaceName),
     /// Several that were named.
@@ -95,26 +95,27 @@ pub(super) enum Chosen {
 }
 
 impl Chosen {
-    fn new(names: &[String], all: bool) -> Result<Self> {
-        match names {
-            _ if all => Ok(Self::All),
-            [name] => Ok(Self::One(InterfaceName::new(name)?)),
-            names => {
-                Ok(Self::Several(names.iter().map(InterfaceName::new).collect::<Result<_>>()?))
-            }
-        }
+    /// Goes to the network namespace of the interfaces.
+    fn enter(names: &[String], all: bool, netns: Option<&str>) -> Result<Self> {
+        target::enter(netns)?;
+        let which = match names {
+            _ if all => Which::All,
+            [name] => Which::One(InterfaceName::new(name)?),
+            names => Which::Several(names.iter().map(InterfaceName::new).collect::<Result<_>>()?),
+        };
+        Ok(Self { which, netns: netns.map(str::to_owned) })
     }
 
     pub(super) const fn is_all(&self) -> bool {
-        matches!(self, Self::All)
+        matches!(self.which, Which::All)
     }
 
     /// Each of them once.
     pub(super) fn links(&self) -> Result<Vec<LinkInfo>> {
-        let names = match self {
-            Self::One(name) => std::slice::from_ref(name),
-            Self::Several(names) => names,
-            Self::All => return all(),
+        let names = match &self.which {
+            Which::One(name) => std::slice::from_ref(name),
+            Which::Several(names) => names,
+            Which::All => return all(),
         };
         let mut links: Vec<LinkInfo> = Vec::new();
         for name in names {
@@ -140,7 +141,7 @@ impl Chosen {
 
     /// The document of the one that was named alone, or one for all documents.
     pub(super) fn document<D>(&self, documents: Vec<D>, failures: Vec<Failure>) -> ForEach<D> {
-        ForEach::new(documents, matches!(self, Self::One(_)), failures)
+        ForEach::new(documents, matches!(self.which, Which::One(_)), failures)
     }
 }
 

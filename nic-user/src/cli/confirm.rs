@@ -152,8 +152,13 @@ impl Guard {
 /// Says how to keep what was changed.
 pub(super) fn write_how(
     interface: &str,
+    netns: Option<&str>,
     seconds: impl fmt::Display,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    writeln!(out, "{interface}: given back in {seconds} s, unless: nicctl confirm {interface}")
+    let option = netns.map(|netns| format!(" --netns {netns}")).unwrap_or_default();
+    writeln!(
+        out,
+        "{interface}: given back in {seconds} s, unless: nicctl confirm {interface}{option}"
+    )
 }

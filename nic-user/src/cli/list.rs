@@ -226,9 +226,9 @@ fn table(document: &Document, out: &mut dyn Write) -> io::Result<()> {
     for Broken { name, reason, .. } in unreadable {
         writeln!(out, "{name}: {reason}")?;
     }
-    for Changed { name, confirm_within, .. } in settings {
+    for Changed { name, netns, confirm_within, .. } in settings {
         if let Some(seconds) = confirm_within {
-            confirm::write_how(name, *seconds, out)?;
+            confirm::write_how(name, netns.as_deref(), *seconds, out)?;
         }
     }
     Ok(())

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::{
-    chosen::{Chosen, InterfacesArgs},
+    chosen::{Chosen, InterfacesArgs, Which},
     target,
 };
 use crate::{
@@ -62,14 +62,14 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         false => Some(target::lock(journals)?),
     };
     let restoring = Restoring { args, lock, journals };
-    let outcomes = match &chosen {
-        Chosen::One(name) => vec![(name.to_string(), restoring.named(name))],
-        Chosen::Several(names) => {
+    let outcomes = match &chosen.which {
+        Which::One(name) => vec![(name.to_string(), restoring.named(name))],
+        Which::Several(names) => {
             names.iter().map(|name| (name.to_string(), restoring.named(name))).collect()
         }
-        Chosen::All => restoring.all()?,
+        Which::All => restoring.all()?,
     };
-    if let (Chosen::One(_), [(_, Err(error))]) = (&chosen, &outcomes[..]) {
+    if let (Which::One(_), [(_, Err(error))]) = (&chosen.which, &outcomes[..]) {
         return Err(error.clone().into());
     }
     report(&chosen, &outcomes, args, out)?;

@@ -147,7 +147,7 @@ fn write_reports(
     for report in reports {
         text::write_report(report, out, Style::for_stdout())?;
         if let Some(seconds) = within(report) {
-            confirm::write_how(&report.interface, seconds, out)?;
+            confirm::write_how(&report.interface, chosen.netns.as_deref(), seconds, out)?;
         }
     }
     Ok(())

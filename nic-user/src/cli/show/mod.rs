@@ -78,7 +78,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let chosen = args.interfaces.enter()?;
     let mut shown = Vec::new();
     for link in chosen.links()? {
-        match look(link, args) {
+        match look(link, args, chosen.netns.as_deref()) {
             Ok(one) => shown.push(one),
             // It went while the others were looked at.
             Err(error) if error.kind() == Kind::NotFound && chosen.is_all() => {}
@@ -105,10 +105,10 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn look(link: LinkInfo, args: &Args) -> Result<Shown> {
+fn look(link: LinkInfo, args: &Args, netns: Option<&str>) -> Result<Shown> {
     Ok(Shown {
         survey: settings::survey(link)?,
-        netns: args.interfaces.netns().map(str::to_owned),
+        netns: netns.map(str::to_owned),
         irqbalance: interrupts::irqbalance()
             .map_err(|error| Error::io("look for irqbalance", &error))?,
         groups: args.groups.iter().map(|group| group.parse()).collect::<Result<_>>()?,
