@@ -6,8 +6,12 @@ mod common;
 use std::fs;
 
 use attached::{command_of, nicctl, on, poll, run, succeeded};
-use nic_user::lab::{Host, Lab, Shape};
+use nic_user::{
+    lab::{Host, Lab, Shape},
+    nic::identity::{InterfaceId, InterfaceKey},
+};
 use nix::{
+    mount::{MsFlags, mount, umount},
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
@@ -118,6 +122,7 @@ fn nothing_is_built_on_what_waits_and_restore_takes_it_back() {
     let lab = lab();
     let host = lab.b();
     run(host, "set", &["link.mtu=1300", "--confirm", "1000"]);
+    assert_eq!(document(host, "restore", &["--dry-run"])["unconfirmed_taken_back"], true);
     for (verb, args) in
         [("set", &["link.mtu=1200"][..]), ("attach", &[]), ("apply", &["--profile", "big-tcp"])]
     {
@@ -126,9 +131,56 @@ fn nothing_is_built_on_what_waits_and_restore_takes_it_back() {
         assert!(error.contains("wait to be confirmed"), "{verb}: {error}");
     }
     assert_eq!(mtu(host), 1300);
-    run(host, "restore", &[]);
+    assert_eq!(document(host, "restore", &[])["unconfirmed_taken_back"], true);
     assert_eq!(mtu(host), 1500);
     assert!(poll(|| guards(host).is_empty()));
+}
+
+#[test]
+fn what_somebody_else_changed_meanwhile_stays_and_can_be_forced() {
+    needs_root!();
+    let lab = lab();
+    let host = lab.b();
+    run(host, "set", &["link.mtu=1400", "feature.gro=on", "--confirm", "1"]);
+    host.links(|links| links.set_mtu(host.ifindex(), 1300)).unwrap();
+    assert!(poll(|| guards(host).is_empty()));
+    let settings = settings(host);
+    assert_eq!(settings["feature"]["rx-gro"]["value"], false);
+    assert_eq!(mtu(host), 1300);
+    let restored = document(host, "restore", &[]);
+    assert_eq!(restored["foreign"][0]["setting"], "link.mtu", "{restored}");
+    run(host, "restore", &["--force"]);
+    assert_eq!(mtu(host), 1500);
+}
+
+#[test]
+fn without_a_journal_it_is_given_back_all_the_same() {
+    needs_root!();
+    let lab = lab();
+    let host = lab.b();
+    run(host, "set", &["link.mtu=1400", "--confirm", "1000"]);
+    let id = host.run(|| InterfaceId::of(&host.link().unwrap())).unwrap().unwrap();
+    fs::remove_file(format!("/var/lib/nicctl/{}.json", InterfaceKey::Id(id))).unwrap();
+    run(host, "restore", &[]);
+    assert_eq!(mtu(host), 1500);
+}
+
+#[test]
+fn programs_of_another_bpffs_are_not_taken_for_given_back() {
+    needs_root!();
+    let lab = lab();
+    let host = lab.b();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    mount(Some("bpf"), path, Some("bpf"), MsFlags::empty(), Some("mode=0700")).unwrap();
+    let there = |verb, args: &[&str]| run(host, verb, &[args, &["--bpffs", path]].concat());
+    there("attach", &["--confirm", "1000"]);
+    let (code, error) = refusal(host, "restore", &[]);
+    assert_eq!(code, Some(1), "{error}");
+    assert!(error.contains(&format!("nicctl --bpffs {path} restore nic-b")), "{error}");
+    there("restore", &[]);
+    assert!(there("detach", &[]).contains("nothing was attached"));
+    umount(path).unwrap();
 }
 
 #[test]
@@ -169,6 +221,14 @@ fn programs_are_given_back_too() {
         (copybreak.as_u64(), listed(host)["interfaces"][0]["log"].as_bool())
     };
     assert!(poll(|| policy() == (Some(128), Some(true))));
+    run(host, "detach", &[]);
+
+    // One at TC alone has no policy that could be asked for again.
+    run(host, "attach", &["--mode", "tc"]);
+    run(host, "attach", &["--rx-copybreak", "99", "--confirm", "1"]);
+    let mode = || listed(host)["interfaces"][0]["mode"].as_str().unwrap().to_owned();
+    assert_eq!(mode(), "native");
+    assert!(poll(|| mode() == "tc"));
     run(host, "detach", &[]);
 }
 

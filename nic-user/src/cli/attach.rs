@@ -203,9 +203,10 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     }
     let lock = target::lock(&journals)?;
     let planned = plan()?;
-    let guard = args.confirm.guard(planned.iter().any(Planned::is_to_change))?;
-    let deadline = guard.as_ref().map(|guard| guard.deadline);
-    let manner = Manner { owner: &Owner::Attach, journals: &journals, deadline };
+    let is_to_change = planned.iter().any(Planned::is_to_change);
+    let _guard = args.confirm.guard(is_to_change)?;
+    let confirm = args.confirm.seconds(is_to_change);
+    let manner = Manner { owner: &Owner::Attach, journals: &journals, confirm };
     let (mut done, result) = transaction::attach(&lock, planned, &options, manner);
     let failure = match result {
         Err(failure) if !args.json => {

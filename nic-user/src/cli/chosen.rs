@@ -45,7 +45,7 @@ pub(super) struct InterfacesAndSettingsArgs {
     words: Vec<String>,
 
     /// Every interface of this network namespace, or of the one that --netns names, but loopback;
-    /// a setting that one does not have is left out there
+    /// a setting that one does not have is left out there, and a size beyond its limit is cut to it
     #[arg(long)]
     all: bool,
 

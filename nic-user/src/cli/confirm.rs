@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::{guard, name, target};
 use crate::{
-    control::{Deadline, Journals},
+    control::Journals,
     error::{Error, Result},
     nic::{InterfaceName, Nic, identity},
     offload::bpffs_path,
@@ -105,32 +105,31 @@ pub(super) struct ConfirmArgs {
 impl ConfirmArgs {
     /// If so, and there is something to change: a guard at its post.
     pub(super) fn guard(self, is_to_change: bool) -> Result<Option<Guard>> {
-        let Some(seconds) = self.confirm.filter(|_| is_to_change) else { return Ok(None) };
-        let deadline = Deadline::within(seconds)?;
-        let guard = Guard::post(deadline)
+        if self.confirm.is_none() || !is_to_change {
+            return Ok(None);
+        }
+        let guard = Guard::post()
             .map_err(|error| Error::io("start the process that would give it back", &error))?;
         Ok(Some(guard))
     }
 
-    /// The seconds that are left for what was changed.
+    /// The seconds that there are to confirm what was changed.
     pub(super) fn seconds(self, is_changed: bool) -> Option<u32> {
         self.confirm.filter(|_| is_changed)
     }
 }
 
-/// A process that gives back what is not confirmed until the deadline.
+/// A process that gives back what is not confirmed in time.
 pub(super) struct Guard {
-    pub(super) deadline: Deadline,
     /// When it is closed, by this process or with it, all is written down that there is to guard.
     _changing: Option<ChildStdin>,
 }
 
 impl Guard {
     /// Starts it, and waits until it cannot be ended any more by what ends this process.
-    fn post(deadline: Deadline) -> io::Result<Self> {
+    fn post() -> io::Result<Self> {
         let mut guard = Command::new("/proc/self/exe")
             .arg(guard::NAME)
-            .arg(deadline.0.to_string())
             .arg("--bpffs")
             .arg(bpffs_path())
             .current_dir("/")
@@ -143,7 +142,7 @@ impl Guard {
             BufReader::new(stdout).read_line(&mut said)?;
         }
         match said == guard::AT_POST {
-            true => Ok(Self { deadline, _changing: guard.stdin.take() }),
+            true => Ok(Self { _changing: guard.stdin.take() }),
             false => Err(io::Error::other(format!("it ended: {}", guard.wait()?))),
         }
     }

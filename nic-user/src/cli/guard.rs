@@ -26,31 +26,31 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Give back at a deadline what is not confirmed
 #[derive(Debug, clap::Args)]
 #[command(hide = true)]
-pub(super) struct Args {
-    /// The deadline, in seconds since the machine was started
-    deadline: u64,
-}
+pub(super) struct Args {}
 
-pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+pub(super) fn run(_: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     setsid().map_err(|error| Error::io("begin a session", &error.into()))?;
     write!(out, "{AT_POST}")?;
     out.flush()?;
     // Whoever posted it has written down everything, or is killed.
     io::copy(&mut io::stdin(), &mut io::sink()).map_err(|error| Error::io("wait", &error))?;
-    let (deadline, journals) = (Deadline(args.deadline), Journals::system());
-    while let Some(left) = deadline.left()? {
-        if !waits(&journals, deadline)? {
-            return Ok(());
-        }
+    let journals = Journals::system();
+    while let Some(deadline) = next(&journals)? {
+        let Some(left) = deadline.left()? else {
+            // Whoever has the lock gives back what is overdue.
+            target::lock(&journals)?;
+            if next(&journals)? == Some(deadline) {
+                return Err(Error::failed("not given back: the next command tries again").into());
+            }
+            continue;
+        };
         thread::sleep(PAUSE.min(Duration::from_secs(left)));
     }
-    // Whoever has the lock gives back what is overdue.
-    target::lock(&journals)?;
     Ok(())
 }
 
-/// Whether anything waits until then.
-fn waits(journals: &Journals, deadline: Deadline) -> Result<bool> {
+/// The next deadline of all that waits.
+fn next(journals: &Journals) -> Result<Option<Deadline>> {
     let pending = journals.all_pending()?.into_iter();
-    Ok(pending.flatten().any(|pending| pending.deadline == deadline))
+    Ok(pending.flatten().map(|pending| pending.deadline).min())
 }

@@ -12,7 +12,7 @@ use super::{
     name, target,
 };
 use crate::{
-    control::Journals,
+    control::{Journals, Pending},
     error::Result,
     nic::{census::Presence, namespace},
     offload::Build,
@@ -76,7 +76,8 @@ struct Changed {
     owners: Vec<String>,
     /// Whether the interface is gone, and only its journal is left.
     gone: bool,
-    /// In how many seconds changes are given back, unless `nicctl confirm` comes before.
+    /// In how many seconds changes are given back, unless `nicctl confirm` comes before; 0 if
+    /// that is over, and the next command gives them back that changes anything.
     confirm_within: Option<u64>,
 }
 
@@ -129,17 +130,21 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let netns = args.netns.as_deref();
     target::enter(netns)?;
     let journals = Journals::system();
-    let Found { subjects, unread } = subject::all(located::scope(netns), &journals)?;
+    let Found { subjects, mut unread } = subject::all(located::scope(netns), &journals)?;
     let here = namespace::current_cookie()?;
-    let changed = |subject| changed(subject, here, netns, &journals).transpose();
-    let changed = subjects.iter().filter_map(changed);
-    let changed = changed.collect::<Result<_>>()?;
+    let mut settings = Vec::new();
+    for subject in &subjects {
+        match changed(subject, here, netns, &journals) {
+            Ok(changed) => settings.extend(changed),
+            Err(error) => unread.push(error),
+        }
+    }
     let (attachments, unreadable) = located::of(subjects, netns)?;
     let document = Document {
         version: Version,
         interfaces: attachments.into_iter().map(Entry::from).collect(),
         unreadable: unreadable.into_iter().map(Broken::from).collect(),
-        settings: changed,
+        settings,
     };
     if args.json {
         json::write_pretty(out, &document)?;
@@ -158,7 +163,8 @@ fn changed(
 ) -> Result<Option<Changed>> {
     let place = subject.presence.place();
     let pending = place.map(|place| journals.pending(place.id)).transpose()?.flatten();
-    let confirm_within = pending.map(|pending| pending.deadline.left()).transpose()?.flatten();
+    let left = |pending: Pending| pending.deadline.left().map(Option::unwrap_or_default);
+    let confirm_within = pending.map(left).transpose()?;
     let noted = subject.journal.as_ref();
     if noted.is_none() && confirm_within.is_none() {
         return Ok(None);

@@ -9,10 +9,12 @@ use super::{
 use crate::{
     bench::cards,
     control::{
-        self, Journals, KernelDevice, Restored, Undo, Whose, model::RestoreDocument, text, undo,
+        self, Journals, KernelDevice, Restored, Undo, Whose,
+        model::{Besides, RestoreDocument},
+        text, undo,
     },
     error::{Error, Kind, Result},
-    nic::{InterfaceName, Nic},
+    nic::{InterfaceName, Nic, identity::InterfaceId},
     offload::Lock,
     report::{
         json::{self, Failure, ForEach},
@@ -86,6 +88,8 @@ struct Outcome {
     restored: Option<Restored>,
     /// Whether the journal of it, or of an earlier one of its name, is removed, as it is no more.
     former_is_gone: bool,
+    /// Whether changes waited to be confirmed, and were taken back, or would be.
+    was_unconfirmed: bool,
 }
 
 struct Restoring<'a> {
@@ -102,22 +106,30 @@ impl Restoring<'_> {
             cards::give_back_with(name.as_str())?;
         }
         let nic = Nic::by_name(name).map_err(|error| of_gone(error, name, self.journals))?;
-        let restored = self.give_back(&mut KernelDevice::new(nic)?)?;
+        let mut device = KernelDevice::new(nic)?;
+        let was_unconfirmed = self.take_back(device.id())?;
+        let restored = self.give_back(&mut device)?;
         let former = subject::former_settings(&restored.interface, self.journals)?;
         for one in &former {
             transaction::settings(one, Wanted::Forget, self.journals, self.lock.is_none())?;
         }
-        Ok(Outcome { restored: Some(restored), former_is_gone: !former.is_empty() })
+        let former_is_gone = !former.is_empty();
+        Ok(Outcome { restored: Some(restored), former_is_gone, was_unconfirmed })
     }
 
     fn give_back(&self, device: &mut KernelDevice) -> Result<Restored> {
         let what = Undo { whose: Whose::Everybody, force: self.args.force };
         match &self.lock {
-            Some(lock) => {
-                transaction::take_back_of(lock, device.id(), self.journals)?;
-                control::undo(device, self.journals, what)
-            }
+            Some(_) => control::undo(device, self.journals, what),
             None => undo::preview(device, self.journals, what),
+        }
+    }
+
+    /// Takes back what waits to be confirmed; whether anything does.
+    fn take_back(&self, interface: InterfaceId) -> Result<bool> {
+        match &self.lock {
+            Some(lock) => transaction::take_back_of(lock, interface, self.journals),
+            None => Ok(self.journals.pending(interface)?.is_some()),
         }
     }
 
@@ -134,17 +146,17 @@ impl Restoring<'_> {
     }
 
     fn subject(&self, subject: &Subject) -> Result<Option<Outcome>> {
-        if let (Some(lock), Some(place)) = (&self.lock, subject.presence.place()) {
-            transaction::take_back_of(lock, place.id, self.journals)?;
-        }
+        let place = subject.presence.place();
+        let was_unconfirmed = place.map_or(Ok(false), |place| self.take_back(place.id))?;
         let wanted = Wanted::GiveBack { everything: true, force: self.args.force };
         let left = transaction::settings(subject, wanted, self.journals, self.lock.is_none())?;
-        Ok(left.map(|left| match left {
-            SettingsLeft::GivenBack(restored) => {
-                Outcome { restored: Some(*restored), former_is_gone: false }
-            }
-            SettingsLeft::Gone => Outcome { restored: None, former_is_gone: true },
-        }))
+        let (restored, former_is_gone) = match left {
+            Some(SettingsLeft::GivenBack(restored)) => (Some(*restored), false),
+            Some(SettingsLeft::Gone) => (None, true),
+            None => (None, false),
+        };
+        let is_touched = restored.is_some() || former_is_gone || was_unconfirmed;
+        Ok(is_touched.then_some(Outcome { restored, former_is_gone, was_unconfirmed }))
     }
 }
 
@@ -172,6 +184,10 @@ fn report(
     }
     for (name, outcome) in outcomes {
         let Ok(outcome) = outcome else { continue };
+        if outcome.was_unconfirmed {
+            let taken = if args.dry_run { "would be taken" } else { "were taken" };
+            writeln!(out, "{name}: changes that were not confirmed {taken} back")?;
+        }
         if let Some(restored) = &outcome.restored {
             text::write_restored(restored, out, Style::for_stdout())?;
         }
@@ -194,11 +210,16 @@ fn document(
     let (mut documents, mut failures) = (Vec::new(), Vec::new());
     for (name, outcome) in outcomes {
         match outcome {
-            Ok(Outcome { restored: Some(restored), former_is_gone }) => {
-                documents.push(RestoreDocument::new(restored, *former_is_gone));
-            }
-            Ok(Outcome { restored: None, .. }) => {
-                documents.push(RestoreDocument::of_gone(name, dry_run));
+            Ok(Outcome { restored, former_is_gone, was_unconfirmed }) => {
+                documents.push(RestoreDocument::new(
+                    name,
+                    restored.as_ref(),
+                    Besides {
+                        dry_run,
+                        former_is_gone: *former_is_gone,
+                        unconfirmed_taken_back: *was_unconfirmed,
+                    },
+                ));
             }
             Err(error) => failures.push(Failure::of(name, error)),
         }

@@ -105,9 +105,8 @@ pub(super) fn carry_out(
     let lock = target::lock(journals)?;
     let planned = plans(chosen, wish, journals)?;
     let is_to_change = planned.iter().any(|(_, plan)| !plan.is_empty());
-    let guard = options.confirm.guard(is_to_change)?;
-    let deadline = guard.as_ref().map(|guard| guard.deadline);
-    let manner = Manner { owner, journals, deadline };
+    let _guard = options.confirm.guard(is_to_change)?;
+    let manner = Manner { owner, journals, confirm: options.confirm.seconds(is_to_change) };
     let (mut reports, result) = transaction::apply(&lock, planned, manner);
     if reports.iter().all(|report| report.failure.is_none()) {
         // It was refused before anything was begun, or all is done.

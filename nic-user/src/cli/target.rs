@@ -6,7 +6,7 @@ use crate::{
     nic::{self, InterfaceName, Nic, namespace::NetNs, resolve},
     offload::{Lock, Slot},
     report::terminal::say,
-    transaction::{self, Scope, Subject, subject},
+    transaction::{self, Scope, Subject, TakenBack, subject},
 };
 
 /// Goes to the network namespace of that name, with everything this process does from now on.
@@ -84,7 +84,13 @@ pub(super) fn lock(journals: &Journals) -> Result<Lock> {
     let lock = transaction::lock(journals, say_waiting)?;
     for (name, taken_back) in transaction::take_back_overdue(&lock, journals)? {
         match taken_back {
-            Ok(()) => say(format_args!("{name}: not confirmed in time: given back")),
+            Ok(TakenBack::Gone) => {}
+            Ok(TakenBack::Done(foreign)) => {
+                say(format_args!("{name}: not confirmed in time: given back"));
+                for key in foreign {
+                    say(format_args!("{name}: {key} was changed by somebody else, and stays"));
+                }
+            }
             Err(error) => say(format_args!(
                 "{name}: not confirmed in time, and not given back: {}",
                 error.in_one_line()

@@ -30,7 +30,7 @@ pub use device::{Device, Identity};
 pub use journal::Journals;
 pub use kept::{Owner, Whose};
 pub use kernel_device::KernelDevice;
-pub use pending::{Deadline, Pending, Programs};
+pub use pending::{Bpffs, Deadline, Pending, Programs};
 pub use plan::{Context, Plan, plan};
 pub use profile::Profile;
 pub use undo::{Restored, Undo, undo};

@@ -63,6 +63,8 @@ pub struct RestoreDocument {
     /// Whether nicctl had changed an earlier interface of this name that is no more: the journal
     /// of it is removed.
     former_is_gone: bool,
+    /// Whether changes waited to be confirmed, and were taken back first, or would be.
+    unconfirmed_taken_back: bool,
     /// What was given back, or would be.
     changes: Vec<ChangeEntry>,
     /// What could not be given back.
@@ -246,37 +248,35 @@ fn outcome_entry(change: &Change, outcome: Option<&Outcome>) -> OutcomeEntry {
     OutcomeEntry { change: change.into(), outcome: name, got: got.cloned() }
 }
 
-impl RestoreDocument {
-    /// Of an interface that is no more: only its journal is removed.
-    pub fn of_gone(name: &str, dry_run: bool) -> Self {
-        Self {
-            version: Version,
-            interface: name.to_owned(),
-            former_name: None,
-            dry_run,
-            was_changed: false,
-            former_is_gone: true,
-            changes: Vec::new(),
-            left: Vec::new(),
-            gone: Vec::new(),
-            foreign: Vec::new(),
-        }
-    }
+/// What there is to know of a restore besides what became of the settings.
+#[derive(Clone, Copy, Debug)]
+pub struct Besides {
+    /// Nothing was written, because of --dry-run.
+    pub dry_run: bool,
+    /// There was an earlier interface of its name, or it is no more itself.
+    pub former_is_gone: bool,
+    /// Changes waited to be confirmed, and were taken back.
+    pub unconfirmed_taken_back: bool,
+}
 
-    /// What became of an interface, and whether there was an earlier one of its name.
-    pub fn new(restored: &Restored, former_is_gone: bool) -> Self {
-        let given = restored.given_back.as_ref();
+impl RestoreDocument {
+    /// What became of an interface; without `restored`, it is no more, or nothing else was changed.
+    pub fn new(interface: &str, restored: Option<&Restored>, besides: Besides) -> Self {
+        let Besides { dry_run, former_is_gone, unconfirmed_taken_back } = besides;
+        let given = restored.and_then(|restored| restored.given_back.as_ref());
+        let foreign = restored.iter().flat_map(|restored| &restored.foreign);
         Self {
             version: Version,
-            interface: restored.interface.clone(),
-            former_name: restored.former_name.clone(),
-            dry_run: restored.dry_run,
+            interface: interface.to_owned(),
+            former_name: restored.and_then(|restored| restored.former_name.clone()),
+            dry_run,
             was_changed: given.is_some(),
             former_is_gone,
+            unconfirmed_taken_back,
             changes: given.iter().flat_map(|g| &g.changes).map(ChangeEntry::from).collect(),
             left: given.iter().flat_map(|g| &g.left).map(LeftEntry::from).collect(),
             gone: given.iter().flat_map(|g| &g.gone).map(ToString::to_string).collect(),
-            foreign: restored.foreign.iter().map(ForeignEntry::from).collect(),
+            foreign: foreign.map(ForeignEntry::from).collect(),
         }
     }
 }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     device::{Device, Identity},
     give_back::{GivenBack, give_back},
-    journal::{self, Durability, Journal, Journals},
+    journal::{self, Durability, Journal, Journals, Phase},
     plan::Plan,
 };
 use crate::{
@@ -84,6 +84,16 @@ pub enum Programs {
     },
 }
 
+/// A bpffs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bpffs {
+    /// Where it is, as whoever pinned something there saw it.
+    pub path: PathBuf,
+    /// The number of its device, by which it is known wherever it is seen.
+    pub device: u64,
+}
+
 /// What one interface was before a change that waits to be confirmed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -95,6 +105,8 @@ pub struct Pending {
     pub deadline: Deadline,
     /// Its programs.
     pub programs: Programs,
+    /// Which bpffs they are pinned in.
+    pub bpffs: Bpffs,
     settings: BTreeMap<Key, Value>,
     /// Its journal.
     journal: Option<Journal>,
@@ -108,13 +120,13 @@ impl Pending {
     /// Its journal cannot be read.
     pub fn before(
         plan: &Plan,
-        programs: Programs,
+        (programs, bpffs): (Programs, Bpffs),
         deadline: Deadline,
         journals: &Journals,
     ) -> Result<Self> {
         let (identity, settings) = (plan.identity.clone(), plan.touched.clone());
         let journal = journals.find(&identity)?;
-        Ok(Self { version: VERSION, identity, deadline, programs, settings, journal })
+        Ok(Self { version: VERSION, identity, deadline, programs, bpffs, settings, journal })
     }
 
     /// Whether it is of the boot with this id; settings do not outlive one.
@@ -122,32 +134,52 @@ impl Pending {
         self.identity.boot_id == boot_id
     }
 
-    /// Makes the settings what they were, but for those that somebody else has changed since, and
-    /// the journal with them.
+    /// Makes the settings what they were, and the journal with them; but what somebody else has
+    /// changed since stays, and in the journal. With what was given back come those settings.
     ///
     /// # Errors
     ///
     /// The interface or its journal cannot be read, or the journal not be written.
-    pub fn give_back(&self, device: &mut dyn Device, journals: &Journals) -> Result<GivenBack> {
-        let Some(journal) = journals.find(&self.identity)? else {
-            // Nothing was changed yet, or all was given back.
-            return Ok(GivenBack::default());
-        };
+    pub fn give_back(
+        &self,
+        device: &mut dyn Device,
+        journals: &Journals,
+    ) -> Result<(GivenBack, Vec<Key>)> {
+        let journal = journals.find(&self.identity)?;
         let current = device.read()?;
-        let is_ours = |key: &Key| match (journal.settings.get(key), current.get(key)) {
-            (Some(kept), Some(setting)) => kept.is_ours(key, setting),
-            _ => true,
+        let is_foreign = |key: &Key| {
+            let kept = journal.as_ref().and_then(|journal| journal.settings.get(key));
+            let setting = current.get(key);
+            kept.zip(setting).is_some_and(|(kept, setting)| !kept.is_ours(key, setting))
         };
-        let settings = self.settings.iter().filter(|(key, _)| is_ours(key));
-        let given =
-            give_back(device, &settings.map(|(key, was)| (key.clone(), was.clone())).collect());
+        let (foreign, ours): (Vec<_>, Vec<_>) =
+            self.settings.clone().into_iter().partition(|(key, _)| is_foreign(key));
+        let foreign: Vec<Key> = foreign.into_iter().map(|(key, _)| key).collect();
+        let given = give_back(device, &ours.into_iter().collect());
         if given.is_complete() {
-            match &self.journal {
-                Some(earlier) => journals.save(earlier, Durability::Lazy)?,
-                None => journals.remove(&journal)?,
-            }
+            self.give_back_journal(journal, &foreign, journals)?;
         }
-        Ok(given)
+        Ok((given, foreign))
+    }
+
+    /// What there was before, and of what there is, what is `kept`.
+    fn give_back_journal(
+        &self,
+        journal: Option<Journal>,
+        kept: &[Key],
+        journals: &Journals,
+    ) -> Result<()> {
+        let Some(mut now) = journal else {
+            return self.journal.iter().try_for_each(|it| journals.save(it, Durability::Lazy));
+        };
+        now.phase = Phase::Applied;
+        now.settings.retain(|key, _| kept.contains(key));
+        let mut before = self.journal.clone().unwrap_or_else(|| now.clone());
+        before.settings.append(&mut now.settings);
+        match before.settings.is_empty() {
+            true => journals.remove(&before),
+            false => journals.save(&before, Durability::Lazy),
+        }
     }
 }
 

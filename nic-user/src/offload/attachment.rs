@@ -12,6 +12,7 @@ use super::{
     attach::TX_QUEUE_GUESS,
     layout::Counted,
     link::Link,
+    lock::Lock,
     object::Build,
     pinned::{self, CounterPins, PolicyWord},
     slot::{self, Slot},
@@ -195,6 +196,18 @@ impl Attachment {
         let path = self.slot.pin(pin);
         let failed = |error| Error::io(format!("{}: {}", action(), path.display()), &error);
         pins.read().map_err(failed)
+    }
+}
+
+/// Puts another copy policy in force, if anything is attached there.
+///
+/// # Errors
+///
+/// The pin of the policy is not there, or not what it has to be.
+pub fn set_policy(_lock: &Lock, slot: &Slot, policy: CopyPolicy) -> Result<()> {
+    match slot.exists()? {
+        true => PolicyWord::of(slot)?.set_policy(policy),
+        false => Ok(()),
     }
 }
 

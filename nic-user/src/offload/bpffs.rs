@@ -128,6 +128,18 @@ pub fn path() -> PathBuf {
     }
 }
 
+/// Where the bpffs is that pins are in, and the number of its device.
+///
+/// # Errors
+///
+/// It cannot be looked at.
+pub fn identity() -> Result<(PathBuf, u64)> {
+    let path = path();
+    let metadata = fs::metadata(&path)
+        .map_err(|error| Error::io(format!("look at {}", path.display()), &error))?;
+    Ok((path, metadata.st_dev()))
+}
+
 /// An error of doing something with bpffs or a pin in it, with the way out.
 pub fn error(action: impl fmt::Display, error: &io::Error) -> Error {
     let told = Error::io(action, error);

@@ -32,8 +32,10 @@ mod to_stack;
 pub use attach::{
     Attached, Choice, Effect, Hooks, ModeWanted, Options, Switches, attach, choose, plan,
 };
-pub use attachment::Attachment;
-pub use bpffs::{choose as choose_bpffs, existing_root, path as bpffs_path};
+pub use attachment::{Attachment, set_policy};
+pub use bpffs::{
+    choose as choose_bpffs, existing_root, identity as bpffs_identity, path as bpffs_path,
+};
 pub(crate) use btf::Btf;
 pub use detach::detach;
 pub use forward::ForwardPrograms;

@@ -4,7 +4,8 @@ use nic_common::policy::CopyPolicy;
 
 use crate::{
     control::{
-        Journals, KernelDevice, Pending, Programs, give_back::GivenBack, kernel_device::boot_id,
+        Bpffs, Journals, KernelDevice, Pending, Programs, give_back::GivenBack,
+        kernel_device::boot_id,
     },
     error::{Error, Result},
     nic::{
@@ -12,16 +13,29 @@ use crate::{
         census::{Census, Place, Presence},
         identity::{InterfaceId, InterfaceKey},
         mode::Mode,
+        setting::Key,
     },
     offload::{self, Lock, ModeWanted, Options, Slot},
 };
+
+/// What became of changes that nobody confirmed.
+#[derive(Debug)]
+pub enum TakenBack {
+    /// Everything is as it was, but for these, which somebody else has changed since.
+    Done(Vec<Key>),
+    /// The interface, or the boot that it was of, is no more.
+    Gone,
+}
 
 /// Takes back everything whose deadline is over: for each interface, its name and how that ended.
 ///
 /// # Errors
 ///
 /// It cannot be told what there is.
-pub fn take_back_overdue(lock: &Lock, journals: &Journals) -> Result<Vec<(String, Result<()>)>> {
+pub fn take_back_overdue(
+    lock: &Lock,
+    journals: &Journals,
+) -> Result<Vec<(String, Result<TakenBack>)>> {
     let mut taken = Vec::new();
     for pending in journals.all_pending()? {
         match pending {
@@ -41,24 +55,30 @@ pub fn take_back_overdue(lock: &Lock, journals: &Journals) -> Result<Vec<(String
 /// # Errors
 ///
 /// Something could not be given back: they go on waiting, and the next command tries again.
-fn take_back(lock: &Lock, pending: &Pending, journals: &Journals) -> Result<()> {
+fn take_back(lock: &Lock, pending: &Pending, journals: &Journals) -> Result<TakenBack> {
     let identity = &pending.identity;
-    if pending.is_of(&boot_id()?) {
-        let key = InterfaceKey::Id(identity.id);
-        match Census::of([key])?.presence(key, identity.netns_cookie) {
-            Presence::There(place) => {
-                place.netns.run(|| take_back_at(lock, &place, pending, journals))??;
-            }
-            Presence::Gone => {}
-            Presence::Unseen => {
-                let what = "its network namespace is not to be seen";
-                return Err(Error::failed(what)
-                    .with_fix(format!("run `nicctl restore {}` inside of it", identity.name)));
-            }
-            Presence::Unread(error) => return Err(error),
+    let taken = match presence(pending)? {
+        Presence::There(place) => {
+            TakenBack::Done(place.netns.run(|| take_back_at(lock, &place, pending, journals))??)
         }
+        Presence::Gone => TakenBack::Gone,
+        Presence::Unseen => {
+            let what = "its network namespace is not to be seen";
+            return Err(Error::failed(what)
+                .with_fix(format!("run `nicctl restore {}` inside of it", identity.name)));
+        }
+        Presence::Unread(error) => return Err(error),
+    };
+    journals.remove_pending(identity.id)?;
+    Ok(taken)
+}
+
+fn presence(pending: &Pending) -> Result<Presence> {
+    if !pending.is_of(&boot_id()?) {
+        return Ok(Presence::Gone);
     }
-    journals.remove_pending(identity.id)
+    let key = InterfaceKey::Id(pending.identity.id);
+    Ok(Census::of([key])?.presence(key, pending.identity.netns_cookie))
 }
 
 /// Takes back what waits to be confirmed of an interface; whether anything did.
@@ -70,30 +90,48 @@ pub fn take_back_of(lock: &Lock, interface: InterfaceId, journals: &Journals) ->
     let Some(pending) = journals.pending(interface)? else { return Ok(false) };
     let name = &pending.identity.name;
     take_back(lock, &pending, journals).map_err(|error| {
-        error.while_doing(format_args!("take back what waits to be confirmed of {name}"))
+        let error =
+            error.while_doing(format_args!("take back what waits to be confirmed of {name}"));
+        match error.fix() {
+            Some(_) => error,
+            None => error.with_fix(format!("to keep it, and go on: nicctl confirm {name}")),
+        }
     })?;
     Ok(true)
 }
 
-fn take_back_at(lock: &Lock, place: &Place, pending: &Pending, journals: &Journals) -> Result<()> {
+fn take_back_at(
+    lock: &Lock,
+    place: &Place,
+    pending: &Pending,
+    journals: &Journals,
+) -> Result<Vec<Key>> {
     let nic = Nic::by_index(place.ifindex)?;
-    take_back_programs(lock, &nic, pending.programs)?;
+    take_back_programs(lock, &nic, pending)?;
     let mut device = KernelDevice::new(Nic::by_index(place.ifindex)?)?;
     if device.id() != place.id {
         return Err(Error::not_found(format!("{} is gone", place.name)));
     }
-    let given = pending.give_back(&mut device, journals)?;
-    if given.is_complete() { Ok(()) } else { Err(incomplete(&place.name, &given)) }
+    let (given, foreign) = pending.give_back(&mut device, journals)?;
+    if given.is_complete() { Ok(foreign) } else { Err(incomplete(&place.name, &given)) }
 }
 
-fn take_back_programs(lock: &Lock, nic: &Nic, programs: Programs) -> Result<()> {
-    match programs {
+fn take_back_programs(lock: &Lock, nic: &Nic, pending: &Pending) -> Result<()> {
+    if pending.programs == Programs::Same {
+        return Ok(());
+    }
+    refuse_another_bpffs(nic.name(), &pending.bpffs)?;
+    let slot = Slot::of(&nic.link)?;
+    match pending.programs {
         Programs::Same => Ok(()),
-        Programs::None => offload::detach(lock, &Slot::of(&nic.link)?).map(drop),
+        Programs::None => offload::detach(lock, &slot).map(drop),
         Programs::Attached { mode, policy, pull, log } => {
+            let policy = CopyPolicy::from_word(policy);
+            // What a mode cannot do that is asked for is refused: this is not asked for, it was.
+            offload::set_policy(lock, &slot, policy)?;
             let options = Options {
                 mode: ModeWanted::Only(Mode::of_flag(mode)),
-                policy: &|_| CopyPolicy::from_word(policy),
+                policy: &|_| policy,
                 pull: Some(pull),
                 log: Some(log),
                 clsact: false,
@@ -102,6 +140,17 @@ fn take_back_programs(lock: &Lock, nic: &Nic, programs: Programs) -> Result<()> 
             offload::attach(lock, nic, &options).map(drop)
         }
     }
+}
+
+/// What is pinned in another bpffs is not seen in this one.
+fn refuse_another_bpffs(name: &str, bpffs: &Bpffs) -> Result<()> {
+    let (here, device) = offload::bpffs_identity()?;
+    if device == bpffs.device {
+        return Ok(());
+    }
+    let path = bpffs.path.display();
+    let what = format!("its programs are pinned in {path}, and this is {}", here.display());
+    Err(Error::failed(what).with_fix(format!("nicctl --bpffs {path} restore {name}")))
 }
 
 fn incomplete(name: &str, given: &GivenBack) -> Error {

@@ -14,7 +14,7 @@ mod together;
 
 pub use apply::apply;
 pub use attach::{Done, Planned, attach, plan};
-pub use confirm::{take_back_of, take_back_overdue};
+pub use confirm::{TakenBack, take_back_of, take_back_overdue};
 pub use detach::{Detached, SettingsLeft, Wanted, detach, preview, settings};
 pub use lock::lock;
 pub use present::Present;

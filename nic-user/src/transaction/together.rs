@@ -4,10 +4,12 @@ use std::vec;
 
 use crate::{
     control::{
-        Deadline, Identity, Journals, KernelDevice, Owner, Pending, Plan, Programs, Report,
+        Bpffs, Deadline, Identity, Journals, KernelDevice, Owner, Pending, Plan, Programs, Report,
         apply_then,
     },
     error::{Error, Result},
+    nic::identity::InterfaceId,
+    offload,
 };
 
 /// What is to be done to one interface.
@@ -65,8 +67,8 @@ pub struct Manner<'a> {
     pub owner: &'a Owner,
     /// Where originals are kept.
     pub journals: &'a Journals,
-    /// It is given back then, unless it is confirmed.
-    pub deadline: Option<Deadline>,
+    /// It is given back after so many seconds, unless it is confirmed.
+    pub confirm: Option<u32>,
 }
 
 /// Carries out all parts, or none: when one fails, those before it are undone. What became of the
@@ -76,8 +78,10 @@ pub(super) fn together<R: Rest>(
     manner: Manner<'_>,
 ) -> (Vec<(R, Report)>, Result<()>) {
     let refused = parts.iter().try_for_each(|part| refuse(&part.plan.identity, manner.journals));
-    let mut all = Together { manner, ahead: parts.into_iter(), done: Vec::new() };
+    let mut all =
+        Together { manner, ahead: parts.into_iter(), done: Vec::new(), noted: Vec::new() };
     let result = refused.and_then(|()| all.carry_out());
+    let result = result.and_then(|()| all.begin_time());
     let Together { ahead, mut done, .. } = all;
     // Each is done when all those after it are.
     done.reverse();
@@ -99,6 +103,8 @@ struct Together<'a, R> {
     /// Those that were not reached yet.
     ahead: vec::IntoIter<Part<R>>,
     done: Vec<(R, Report)>,
+    /// Those that wait to be confirmed.
+    noted: Vec<InterfaceId>,
 }
 
 impl<R: Rest> Together<'_, R> {
@@ -122,7 +128,7 @@ impl<R: Rest> Together<'_, R> {
             Some(failure) => Err(with_left(failure.clone(), &report)),
             None => Ok(()),
         };
-        if result.is_err() && report.left.is_empty() && self.manner.deadline.is_some() {
+        if result.is_err() && report.left.is_empty() && self.manner.confirm.is_some() {
             let removed = journals.remove_pending(plan.identity.id);
             report.notes.extend(removed.err().map(|error| error.to_string()));
         }
@@ -131,13 +137,31 @@ impl<R: Rest> Together<'_, R> {
     }
 
     /// Writes down what there was, if it is to be given back unless it is confirmed.
-    fn note(&self, part: &Part<R>) -> Result<()> {
-        let Manner { journals, deadline: Some(deadline), .. } = self.manner else { return Ok(()) };
+    fn note(&mut self, part: &Part<R>) -> Result<()> {
+        let Manner { journals, confirm: Some(seconds), .. } = self.manner else { return Ok(()) };
         let programs = part.rest.before()?;
         if part.plan.is_empty() && programs == Programs::Same {
             return Ok(());
         }
-        journals.save_pending(&Pending::before(&part.plan, programs, deadline, journals)?)
+        let (path, device) = offload::bpffs_identity()?;
+        let programs = (programs, Bpffs { path, device });
+        let deadline = Deadline::within(seconds)?;
+        journals.save_pending(&Pending::before(&part.plan, programs, deadline, journals)?)?;
+        self.noted.push(part.plan.identity.id);
+        Ok(())
+    }
+
+    /// The time to confirm begins when everything is done, however long that took.
+    fn begin_time(&self) -> Result<()> {
+        let Manner { journals, confirm: Some(seconds), .. } = self.manner else { return Ok(()) };
+        let deadline = Deadline::within(seconds)?;
+        self.noted.iter().try_for_each(|&interface| match journals.pending(interface)? {
+            Some(mut pending) => {
+                pending.deadline = deadline;
+                journals.save_pending(&pending)
+            }
+            None => Ok(()),
+        })
     }
 }
 
