@@ -269,7 +269,12 @@ fn of_processes() -> Result<impl Iterator<Item = Result<NetNs>>> {
         let path = proc.join(process).join("ns/net");
         match fs::metadata(&path) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => None,
-            Ok(metadata) => seen.insert(metadata.ino()).then(|| NetNs::at(&path)),
+            Ok(metadata) if !seen.insert(metadata.ino()) => None,
+            Ok(_) => match NetNs::at(&path) {
+                // It has become another user's meanwhile.
+                Err(error) if error.kind() == Kind::NotPermitted => None,
+                namespace => Some(namespace),
+            },
             Err(error) => Some(Err(unopened(&path, &error))),
         }
     }))
