@@ -102,6 +102,11 @@ fn with_another_pair(host: &Host) -> [&'static str; 2] {
     ["nic-c", "nic-d"]
 }
 
+/// `nicctl ARGS --netns HOST --json`
+fn in_netns(host: &Host, args: &[&str]) -> Output {
+    nicctl(&[args, &["--netns", host.netns_name(), "--json"]].concat())
+}
+
 fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
@@ -112,8 +117,7 @@ fn several_interfaces_are_changed_together_or_not_at_all() {
     let lab = lab();
     let host = lab.a();
     with_another_pair(host);
-    let in_netns =
-        |args: &[&str]| nicctl(&[args, &["--netns", host.netns_name(), "--json"]].concat());
+    let in_netns = |args: &[&str]| in_netns(host, args);
     let mtus = || -> Vec<u64> {
         let shown = json(&in_netns(&["show", "nic-c", "nic-d"]));
         let shown = shown["interfaces"].as_array().unwrap().clone();
@@ -153,8 +157,7 @@ fn all_is_every_interface_but_loopback_and_passes_over_what_cannot_be_meant() {
     let lab = lab();
     let host = lab.a();
     with_another_pair(host);
-    let in_netns =
-        |args: &[&str]| nicctl(&[args, &["--netns", host.netns_name(), "--json"]].concat());
+    let in_netns = |args: &[&str]| in_netns(host, args);
     let names = |document: &Value, key: &str| {
         let all = document["interfaces"].as_array().unwrap().iter();
         let mut names: Vec<_> = all.map(|one| one[key].as_str().unwrap().to_owned()).collect();

@@ -14,7 +14,7 @@ use super::{guard, name, target};
 use crate::{
     control::Journals,
     error::{Error, Result},
-    nic::{InterfaceName, Nic, identity},
+    nic::{InterfaceName, Nic, identity, namespace},
     offload::bpffs_path,
     report::json::{self, Version},
 };
@@ -155,7 +155,7 @@ pub(super) fn write_how(
     seconds: impl fmt::Display,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let option = netns.map(|netns| format!(" --netns {netns}")).unwrap_or_default();
+    let option = namespace::option(netns);
     writeln!(
         out,
         "{interface}: given back in {seconds} s, unless: nicctl confirm {interface}{option}"

@@ -18,7 +18,7 @@ use crate::{
         model::Document,
         text::{self, Numbers},
     },
-    nic::{InterfaceName, Nic},
+    nic::{InterfaceName, Nic, namespace},
     offload,
     report::{json, style::Style, terminal::say},
 };
@@ -222,8 +222,8 @@ impl<'a> FrameWatch<'a> {
     /// The command that does the same through rings.
     fn through_rings(&self) -> String {
         let Args { first, second, netns, .. } = self.args;
-        let netns = netns.as_ref().map(|netns| format!(" --netns {netns}")).unwrap_or_default();
-        format!("nicctl forward {first} {second}{netns}")
+        let option = namespace::option(netns.as_deref());
+        format!("nicctl forward {first} {second}{option}")
     }
 }
 

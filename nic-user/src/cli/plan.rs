@@ -57,6 +57,5 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     };
     let planned = settings::plans(&chosen, &wish, &Journals::system())?;
     settings::write_plans(&chosen, &planned, args.json, out)?;
-    let is_to_change = planned.iter().any(|(_, plan)| !plan.is_empty());
-    Changed::told(args.detailed_exitcode && is_to_change)
+    Changed::told(args.detailed_exitcode && settings::is_to_change(&planned))
 }

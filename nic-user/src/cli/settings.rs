@@ -72,6 +72,11 @@ fn plan(device: &mut KernelDevice, desired: &Desired, journals: &Journals) -> Re
     control::plan(desired, &current, &context)
 }
 
+/// Whether there is anything to do.
+pub(super) fn is_to_change(planned: &[(KernelDevice, Plan)]) -> bool {
+    planned.iter().any(|(_, plan)| !plan.is_empty())
+}
+
 pub(super) fn write_plans(
     chosen: &Chosen,
     planned: &[(KernelDevice, Plan)],
@@ -99,12 +104,11 @@ pub(super) fn carry_out(
     if options.dry_run {
         let planned = plans(chosen, wish, journals)?;
         write_plans(chosen, &planned, options.json, out)?;
-        let is_to_change = planned.iter().any(|(_, plan)| !plan.is_empty());
-        return Changed::told(options.detailed_exitcode && is_to_change);
+        return Changed::told(options.detailed_exitcode && is_to_change(&planned));
     }
     let lock = target::lock(journals)?;
     let planned = plans(chosen, wish, journals)?;
-    let is_to_change = planned.iter().any(|(_, plan)| !plan.is_empty());
+    let is_to_change = is_to_change(&planned);
     let _guard = options.confirm.guard(is_to_change)?;
     let manner = Manner { owner, journals, confirm: options.confirm.seconds(is_to_change) };
     let (mut reports, result) = transaction::apply(&lock, planned, manner);

@@ -3,7 +3,11 @@
 use crate::{
     control::Journals,
     error::{Error, Kind, Result},
-    nic::{self, InterfaceName, Nic, namespace::NetNs, resolve},
+    nic::{
+        self, InterfaceName, Nic,
+        namespace::{self, NetNs},
+        resolve,
+    },
     offload::{Lock, Slot},
     report::terminal::say,
     transaction::{self, Scope, Subject, TakenBack, subject},
@@ -74,7 +78,7 @@ pub(super) fn recorded(name: &str) -> Result<Vec<Subject>> {
 
 /// The error for an interface that nothing is attached to.
 pub(super) fn not_attached(name: &str, netns: Option<&str>) -> Error {
-    let option = netns.map(|netns| format!(" --netns {netns}")).unwrap_or_default();
+    let option = namespace::option(netns);
     Error::not_found(format!("nothing is attached to {name}"))
         .with_fix(format!("nicctl attach {name}{option}"))
 }

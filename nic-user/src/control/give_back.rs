@@ -43,6 +43,13 @@ impl Left {
     }
 }
 
+/// What these settings were, for one sentence.
+pub fn in_one_line(left: &[Left]) -> String {
+    let left: Vec<String> =
+        left.iter().map(|left| format!("{} was {}", left.key, left.was)).collect();
+    left.join(", ")
+}
+
 /// What came of giving back.
 #[derive(Debug, Default)]
 pub struct GivenBack {

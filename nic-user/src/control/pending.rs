@@ -35,7 +35,7 @@ const SUFFIX: &str = ".pending";
 /// slept (`CLOCK_BOOTTIME`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Deadline(pub u64);
+pub struct Deadline(u64);
 
 impl Deadline {
     /// So many seconds from now.

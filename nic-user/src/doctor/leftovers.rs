@@ -7,7 +7,7 @@ use crate::{
         Journals,
         journal::{Noted, Phase},
     },
-    nic::census::Presence,
+    nic::{census::Presence, namespace},
     offload::{self, Attachment},
     transaction::{Scope, Subject, subject},
 };
@@ -113,7 +113,7 @@ fn journals(leftovers: &Leftovers) -> Vec<Found> {
 fn journal(entry: &Entry) -> Found {
     let Entry { name, settings, owners, presence, .. } = entry;
     let netns = presence.place().and_then(|place| place.netns_name.as_ref());
-    let option = netns.map(|netns| format!(" --netns {netns}")).unwrap_or_default();
+    let option = namespace::option(netns.map(String::as_str));
     let restore = format!("nicctl restore {name}{option}");
     match (presence, entry.phase) {
         (Presence::Unread(error), _) => {

@@ -300,6 +300,11 @@ pub fn name_of_cookie(cookie: u64) -> Result<Option<String>> {
     Ok(found.and_then(|found| named.into_iter().find(|name| found.is_called(name))))
 }
 
+/// What goes behind a command of nicctl that is to be run in the namespace of this name.
+pub fn option(name: Option<&str>) -> String {
+    name.map(|name| format!(" --netns {name}")).unwrap_or_default()
+}
+
 const NAMED_LABEL: &str = "network namespace ";
 
 fn label(name: &str) -> String {

@@ -4,7 +4,8 @@ use nic_common::policy::CopyPolicy;
 
 use crate::{
     control::{
-        Bpffs, Journals, KernelDevice, Pending, Programs, give_back::GivenBack,
+        Bpffs, Journals, KernelDevice, Pending, Programs,
+        give_back::{self, GivenBack},
         kernel_device::boot_id,
     },
     error::{Error, Result},
@@ -154,8 +155,6 @@ fn refuse_another_bpffs(name: &str, bpffs: &Bpffs) -> Result<()> {
 }
 
 fn incomplete(name: &str, given: &GivenBack) -> Error {
-    let left: Vec<String> =
-        given.left.iter().map(|left| format!("{} was {}", left.key, left.was)).collect();
-    Error::failed(format!("not given back: {}", left.join(", ")))
+    Error::failed(format!("not given back: {}", give_back::in_one_line(&given.left)))
         .with_fix(format!("nicctl restore {name}"))
 }

@@ -5,7 +5,7 @@ use std::vec;
 use crate::{
     control::{
         Bpffs, Deadline, Identity, Journals, KernelDevice, Owner, Pending, Plan, Programs, Report,
-        apply_then,
+        apply_then, give_back,
     },
     error::{Error, Result},
     nic::identity::InterfaceId,
@@ -167,12 +167,10 @@ impl<R: Rest> Together<'_, R> {
 
 /// The failure, with what of the settings could not be taken back.
 fn with_left(failure: Error, report: &Report) -> Error {
-    let left: Vec<String> =
-        report.left.iter().map(|left| format!("{} was {}", left.key, left.was)).collect();
-    if left.is_empty() {
+    if report.left.is_empty() {
         return failure;
     }
-    let name = &report.interface;
-    Error::new(failure.kind(), format!("{failure}; not given back: {}", left.join(", ")))
-        .with_fix(format!("nicctl restore {name}"))
+    let left = give_back::in_one_line(&report.left);
+    Error::new(failure.kind(), format!("{failure}; not given back: {left}"))
+        .with_fix(format!("nicctl restore {}", report.interface))
 }
