@@ -13,6 +13,8 @@ mod table;
 mod unpack;
 
 use std::{
+    fs,
+    io::Write,
     path::PathBuf,
     sync::{Mutex, MutexGuard, PoisonError},
     thread,
@@ -27,7 +29,10 @@ use self::{
     qemu::{NICS, Nic, Qemu},
     table::Table,
 };
-use crate::test::tally::{Output, Tally};
+use crate::{
+    process::root,
+    test::tally::{Output, Tally},
+};
 
 /// Kernels that the tests always run on: Debian 12's, and the next one with long-term support.
 const KERNELS: [&str; 2] = ["6.1", "6.12"];
@@ -35,6 +40,9 @@ const NEWER_KERNELS: [&str; 2] = ["6.18", "7.3"];
 
 /// Guests that run at once: emulation keeps a core busy, or two.
 const AT_ONCE: usize = 2;
+
+/// Where consoles of guests that died are kept, in the repository.
+const DEATHS: &str = "target/guests";
 
 /// Run the tests that take other kernels and real network cards, in emulated guests
 #[derive(clap::Args)]
@@ -197,19 +205,7 @@ impl Cell<'_> {
         let mut report = format!("-- {} on {}\n", self.nic.driver, self.kernel.release);
         let mut seen = Output::default();
         let output = initramfs::build(self.kernel, self.nic, self.module.as_deref(), programs)
-            .and_then(|initramfs| {
-                let boot = || self.qemu.boot(self.kernel, self.nic, &initramfs, test);
-                let first = boot()?;
-                if first.is_complete() {
-                    return Ok(first);
-                }
-                // Some of these kernels have bugs of their own under load: virtio_net on 6.12 once
-                // followed a null pointer in `net_rx_action`.
-                let why = format!("it died and is booted again; its console:\n{}", first.console);
-                report += &format!("skipped: the guest's first run: {why}");
-                seen.tally.add(Tally::SKIPPED);
-                boot()
-            });
+            .and_then(|initramfs| self.qemu.boot(self.kernel, self.nic, &initramfs, test));
         let mut printed = String::new();
         match output {
             Ok(output) => {
@@ -220,7 +216,7 @@ impl Cell<'_> {
                     }
                 }
                 if !output.is_complete() {
-                    report += &format!("error: the guest died; its console:\n{}", output.console);
+                    report += &format!("error: {}", self.death(&output));
                     seen.tally = Tally::FAILED;
                 }
                 printed = output.printed;
@@ -233,4 +229,31 @@ impl Cell<'_> {
         report += &format!("-- {:.1} s\n", start.elapsed().as_secs_f32());
         (seen.tally, printed, report)
     }
+
+    /// What to say of a guest that did not come to its end, of which everything is kept. Whatever
+    /// killed it would kill a user's machine, so it is not tried again.
+    fn death(&self, output: &qemu::Output) -> String {
+        let kept = match self.keep(output) {
+            Ok(file) => format!("all that it said is in {}", file.display()),
+            Err(error) => format!("what it said cannot be kept: {error:#}"),
+        };
+        format!("the guest died; {kept}; its console:\n{}", tail(&output.console))
+    }
+
+    /// Puts all that a guest said into a new file.
+    fn keep(&self, output: &qemu::Output) -> Result<PathBuf> {
+        let directory = root().join(DEATHS);
+        fs::create_dir_all(&directory)?;
+        let prefix = format!("{}-{}-", self.nic.driver, self.kernel.release);
+        let mut file = tempfile::Builder::new().prefix(&prefix).tempfile_in(directory)?;
+        write!(file, "{}\n{}", output.printed, output.console)?;
+        Ok(file.keep()?.1)
+    }
+}
+
+fn tail(text: &str) -> String {
+    const LINES: usize = 40;
+    let lines: Vec<_> = text.lines().collect();
+    let last = lines.get(lines.len().saturating_sub(LINES)..).unwrap_or_default();
+    last.iter().map(|line| format!("{line}\n")).collect()
 }

@@ -14,14 +14,16 @@ use nix::{
     unistd::dup2_stdout,
 };
 
-/// Mount point, type.
-const FILE_SYSTEMS: [(&str, &str); 6] = [
-    ("/dev", "devtmpfs"),
-    ("/proc", "proc"),
-    ("/sys", "sysfs"),
-    ("/sys/kernel/tracing", "tracefs"),
-    ("/run", "tmpfs"),
-    ("/tmp", "tmpfs"),
+/// Mount point, type, options.
+const FILE_SYSTEMS: [(&str, &str, Option<&str>); 7] = [
+    ("/dev", "devtmpfs", None),
+    ("/proc", "proc", None),
+    ("/sys", "sysfs", None),
+    ("/sys/kernel/tracing", "tracefs", None),
+    // As systemd does: what is attached can be seen from the first test on, whichever that is.
+    ("/sys/fs/bpf", "bpf", Some("mode=0700")),
+    ("/run", "tmpfs", None),
+    ("/tmp", "tmpfs", None),
 ];
 
 /// Where the modules lie, named in the order in which they are to be loaded.
@@ -32,9 +34,9 @@ const OUTPUT: &str = "/dev/ttyS1";
 
 /// Makes a machine of a kernel with this program in it.
 pub fn set_up() -> Result<()> {
-    for (point, kind) in FILE_SYSTEMS {
+    for (point, kind, options) in FILE_SYSTEMS {
         fs::create_dir_all(point)?;
-        mount(Some(kind), point, Some(kind), MsFlags::empty(), None::<&str>)
+        mount(Some(kind), point, Some(kind), MsFlags::empty(), options)
             .with_context(|| format!("mount {point}"))?;
     }
     let port = OpenOptions::new().write(true).open(OUTPUT).context(OUTPUT)?;

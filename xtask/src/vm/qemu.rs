@@ -76,7 +76,7 @@ pub struct Qemu {
 pub struct Output {
     /// What its first process printed.
     pub printed: String,
-    /// What its kernel said last.
+    /// What its kernel said, and how the emulator ended.
     pub console: String,
 }
 
@@ -180,7 +180,7 @@ impl Qemu {
         let said = String::from_utf8_lossy(&status.stderr);
         Ok(Output {
             printed: read("printed"),
-            console: format!("{}{said}{}\n", tail(&read("console")), status.status),
+            console: format!("{}{said}{}\n", read("console"), status.status),
         })
     }
 }
@@ -201,11 +201,4 @@ fn cards(nic: &Nic) -> Vec<String> {
             ]
         })
         .collect()
-}
-
-fn tail(text: &str) -> String {
-    const LINES: usize = 40;
-    let lines: Vec<_> = text.lines().collect();
-    let last = lines.get(lines.len().saturating_sub(LINES)..).unwrap_or_default();
-    last.iter().map(|line| format!("{line}\n")).collect()
 }
