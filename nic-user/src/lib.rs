@@ -12,6 +12,7 @@ pub mod error;
 pub mod files;
 pub mod forward;
 pub mod lab;
+pub mod locked;
 pub mod netlink;
 pub mod nic;
 pub mod offload;

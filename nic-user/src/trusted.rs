@@ -70,9 +70,17 @@ pub fn remove_files(folder: &File) -> io::Result<()> {
 ///
 /// It cannot be made, or is there and not to be believed.
 pub fn make_folder(path: &Path) -> Result<()> {
-    let made = DirBuilder::new().recursive(true).mode(FOLDER).create(path);
-    made.map_err(|error| Error::io(format!("make {}", path.display()), &error))?;
+    create_folder(path).map_err(|error| Error::io(format!("make {}", path.display()), &error))?;
     folder(path).map(drop)
+}
+
+/// Makes a folder as [`make_folder`] does, and does not look at one that is there.
+///
+/// # Errors
+///
+/// Those of the kernel.
+pub fn create_folder(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(FOLDER).create(path)
 }
 
 /// What is in a file of a believed folder, up to `limit` bytes; `None` if there is none.

@@ -10,7 +10,7 @@ use nix::unistd::setsid;
 
 use super::target;
 use crate::{
-    control::{Deadline, Journals},
+    control::{Deadline, Journals, Pending},
     error::{Error, Result},
 };
 
@@ -22,6 +22,9 @@ pub(super) const AT_POST: &str = "at post\n";
 
 /// How often to look whether there is anything left to guard.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// How often what cannot be read is looked for again, before it is left to the next command.
+const TRIES: u32 = 60;
 
 /// Give back at a deadline what is not confirmed
 #[derive(Debug, clap::Args)]
@@ -35,7 +38,18 @@ pub(super) fn run(_: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     // Whoever posted it has written down everything, or is killed.
     io::copy(&mut io::stdin(), &mut io::sink()).map_err(|error| Error::io("wait", &error))?;
     let journals = Journals::system();
-    while let Some(deadline) = next(&journals)? {
+    let mut unread = 0;
+    loop {
+        let deadline = match next(&journals) {
+            Ok(Some(deadline)) => deadline,
+            Ok(None) => return Ok(()),
+            Err(error) if unread == TRIES => return Err(error.into()),
+            Err(_) => {
+                unread += 1;
+                thread::sleep(PAUSE);
+                continue;
+            }
+        };
         let Some(left) = deadline.left()? else {
             // Whoever has the lock gives back what is overdue.
             target::lock(&journals)?;
@@ -46,11 +60,21 @@ pub(super) fn run(_: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         };
         thread::sleep(PAUSE.min(Duration::from_secs(left)));
     }
-    Ok(())
 }
 
-/// The next deadline of all that waits.
+/// The next deadline of all that waits; what cannot be read may have the next where there is none.
 fn next(journals: &Journals) -> Result<Option<Deadline>> {
-    let pending = journals.all_pending()?.into_iter();
-    Ok(pending.flatten().map(|pending| pending.deadline).min())
+    let (mut next, mut unread) = (None, None);
+    for pending in journals.all_pending()? {
+        match pending {
+            Ok(Pending { deadline, .. }) => {
+                next = Some(next.map_or(deadline, |next: Deadline| next.min(deadline)));
+            }
+            Err(error) => unread = Some(error),
+        }
+    }
+    match (next, unread) {
+        (None, Some(error)) => Err(error),
+        (next, _) => Ok(next),
+    }
 }

@@ -5,6 +5,7 @@
 //! so that there is always either the old or the new one.
 
 mod first;
+mod lock;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,6 +16,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
+pub use self::lock::Lock;
 use super::{
     device::Identity,
     kept::{Kept, Owner},
@@ -251,12 +253,13 @@ impl Journals {
         durability: Durability,
     ) -> io::Result<()> {
         let new = path.with_extension(UNFINISHED);
-        let mut file = trusted::create(&new)?;
-        file.write_all(&serde_json::to_vec_pretty(document)?)?;
-        if durability == Durability::Synced {
-            file.sync_all()?;
+        let bytes = serde_json::to_vec_pretty(document)?;
+        let replaced = write_new(&new, &bytes, durability).and_then(|()| fs::rename(&new, path));
+        if replaced.is_err() {
+            // Whoever has the lock next would clear it away, but there may be nobody for long.
+            let _ = fs::remove_file(&new);
         }
-        fs::rename(&new, path)?;
+        replaced?;
         match durability {
             Durability::Synced => self.sync_dir(),
             Durability::Lazy => Ok(()),
@@ -284,13 +287,11 @@ impl Journals {
 
     /// Removes a file; that there is none is a success.
     pub(super) fn remove_file(&self, path: &Path) -> Result<()> {
-        let removed = match fs::remove_file(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            removed => removed,
-        };
-        // Nothing is left of nicctl where nothing is left to restore.
-        let _ = fs::remove_dir(&self.dir);
-        removed.map_err(|error| Error::io(format!("remove journal {}", path.display()), &error))
+        match fs::remove_file(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed
+                .map_err(|error| Error::io(format!("remove journal {}", path.display()), &error)),
+        }
     }
 
     fn sync_dir(&self) -> io::Result<()> {
@@ -308,6 +309,15 @@ impl Journals {
     /// Where the file of this name is.
     pub(super) fn file(&self, name: &str) -> PathBuf {
         self.dir.join(name)
+    }
+}
+
+fn write_new(path: &Path, bytes: &[u8], durability: Durability) -> io::Result<()> {
+    let mut file = trusted::create(path)?;
+    file.write_all(bytes)?;
+    match durability {
+        Durability::Synced => file.sync_all(),
+        Durability::Lazy => Ok(()),
     }
 }
 
@@ -413,7 +423,13 @@ mod tests {
     fn plan(touched: &[(&str, u64)]) -> Plan {
         let touched =
             touched.iter().map(|(key, value)| (key.parse().unwrap(), (*value).into())).collect();
-        Plan { identity: identity(), steps: Vec::new(), notes: Vec::new(), touched }
+        Plan {
+            identity: identity(),
+            steps: Vec::new(),
+            notes: Vec::new(),
+            touched,
+            left_out: BTreeSet::new(),
+        }
     }
 
     fn journals() -> (TempDir, Journals) {

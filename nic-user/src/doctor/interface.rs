@@ -1,6 +1,6 @@
 //! One interface: its driver, and what XDP and the control plane meet there.
 
-use std::fs;
+use std::{fs, io};
 
 use nic_common::policy::CopyPolicy;
 
@@ -8,11 +8,11 @@ use super::{Check, Finding, Found, Refusal, Status, examine, machine};
 use crate::{
     control::Journals,
     error::Result,
-    netlink::{link::XdpMode, netdev::Netdev},
+    netlink::{IfSupported, link::XdpMode, netdev::Netdev},
     nic::{
         self, Nic, preflight, resolve,
         settings::{self, Survey},
-        sysfs::Sysfs,
+        sysfs::{Sysfs, if_there},
     },
     offload::{Effect, Hooks, ModeWanted, Options},
     transaction,
@@ -26,15 +26,15 @@ pub struct Interface {
     /// Its settings, and what serves its queues.
     pub survey: Survey,
     /// How a bond, VLAN or team is resolved to the interfaces below it.
-    pub below: Vec<String>,
+    pub below: Result<Vec<String>, Refusal>,
     /// What attaching would come to.
     pub attach: Result<Attach, Refusal>,
     /// What stands in the way of native XDP.
     pub native: Vec<preflight::Finding>,
     /// Whether the driver counts for each queue, as all drivers that do.
-    pub counts_queues: bool,
+    pub counts_queues: Result<bool, Refusal>,
     /// The type of its group of devices, if an IOMMU has it.
-    pub iommu: Option<String>,
+    pub iommu: Result<Option<String>, Refusal>,
 }
 
 /// What attaching would come to.
@@ -60,20 +60,19 @@ impl Interface {
         let survey = settings::survey(nic.link.clone())?;
         let resolved = resolve::resolve(&nic.link, &nic::links()?);
         let counters = Netdev::open().and_then(|mut netdev| netdev.queue_counters(nic.ifindex()));
-        let group = Sysfs::of(&nic.link).ok().and_then(|sysfs| {
-            let mut devices = sysfs.devices().ok()?.into_iter();
-            devices.find_map(|device| fs::read_to_string(device.join("iommu_group/type")).ok())
-        });
+        let iommu = iommu_type(&nic).map_err(Refusal::from);
+        let below =
+            resolved.map(|resolved| resolved.steps.iter().map(ToString::to_string).collect());
         Ok(Self {
             survey,
-            below: resolved.map_or_else(
-                |_| Vec::new(),
-                |resolved| resolved.steps.iter().map(ToString::to_string).collect(),
-            ),
+            below: below.map_err(Refusal::from),
             attach: attach(nic.clone(), journals).map_err(Refusal::from),
             native: preflight::xdp_findings(&nic, XdpMode::Native),
-            counts_queues: counters.is_ok_and(|counters| !counters.is_empty()),
-            iommu: group.map(|kind| kind.trim_end().to_owned()),
+            counts_queues: counters
+                .if_supported()
+                .map(|counters| counters.is_some_and(|counters| !counters.is_empty()))
+                .map_err(Refusal::from),
+            iommu,
             nic,
         })
     }
@@ -82,6 +81,17 @@ impl Interface {
     pub fn examine(&self) -> Vec<Finding> {
         examine(CHECKS, self)
     }
+}
+
+/// The type of the group of the nearest device that is in one.
+fn iommu_type(nic: &Nic) -> io::Result<Option<String>> {
+    for device in Sysfs::of(&nic.link)?.devices()? {
+        let kind = if_there(fs::read_to_string(device.join("iommu_group/type")))?;
+        if let Some(kind) = kind {
+            return Ok(Some(kind.trim_end().to_owned()));
+        }
+    }
+    Ok(None)
 }
 
 fn attach(nic: Nic, journals: &Journals) -> Result<Attach> {
@@ -151,7 +161,10 @@ fn link(interface: &Interface) -> Vec<Found> {
 
 fn stacked(interface: &Interface) -> Vec<Found> {
     let note = |step: &String| Found::note(step).blocks("attaching to itself");
-    interface.below.iter().map(note).collect()
+    match &interface.below {
+        Ok(below) => below.iter().map(note).collect(),
+        Err(unread) => unread.unread(),
+    }
 }
 
 fn attaching(interface: &Interface) -> Vec<Found> {
@@ -208,7 +221,11 @@ fn zero_copy(interface: &Interface) -> Vec<Found> {
 }
 
 fn qstats(interface: &Interface) -> Vec<Found> {
-    vec![match interface.counts_queues {
+    let counts = match &interface.counts_queues {
+        Ok(counts) => *counts,
+        Err(unread) => return unread.unread(),
+    };
+    vec![match counts {
         true => Found::ok("the driver counts for each queue"),
         false => Found::note("the driver has no counters of queues that all drivers name alike")
             .blocks("to compare nicctl's counters with the driver's without knowing the driver"),
@@ -216,7 +233,11 @@ fn qstats(interface: &Interface) -> Vec<Found> {
 }
 
 fn iommu(interface: &Interface) -> Vec<Found> {
-    match interface.iommu.as_deref() {
+    let kind = match &interface.iommu {
+        Ok(kind) => kind.as_deref(),
+        Err(unread) => return unread.unread(),
+    };
+    match kind {
         None => Vec::new(),
         Some(machine::STRICT) => vec![machine::strict_iommu("strict for this device".to_owned())],
         Some(machine::LAZY) => vec![Found::ok("lazy")],
@@ -311,7 +332,7 @@ mod tests {
         Interface {
             nic,
             survey: Survey::default(),
-            below: Vec::new(),
+            below: Ok(Vec::new()),
             attach: Ok(Attach {
                 hooks: Hooks::Xdp { mode: XdpMode::Native, build: Build::SingleBuffer },
                 why: None,
@@ -319,8 +340,8 @@ mod tests {
                 again: false,
             }),
             native: Vec::new(),
-            counts_queues: true,
-            iommu: None,
+            counts_queues: Ok(true),
+            iommu: Ok(None),
         }
     }
 
@@ -360,11 +381,11 @@ mod tests {
         assert_eq!(finding(|i| i.nic.driver = None).0, "driver");
         assert_eq!(finding(|i| i.nic.link.running = false), ("link", Status::Warning));
         assert_eq!(finding(|i| i.nic.link.up = false), ("link", Status::Note));
-        assert_eq!(finding(|i| i.below = vec!["a bond".into()]), ("stacked", Status::Note));
+        assert_eq!(finding(|i| i.below = Ok(vec!["a bond".into()])), ("stacked", Status::Note));
         let refused = finding(|i| i.attach = Err(Refusal::default()));
         assert_eq!(refused, ("attach", Status::Problem));
-        assert_eq!(finding(|i| i.counts_queues = false), ("qstats", Status::Note));
-        assert_eq!(finding(|i| i.iommu = Some("DMA".into())), ("iommu", Status::Note));
+        assert_eq!(finding(|i| i.counts_queues = Ok(false)), ("qstats", Status::Note));
+        assert_eq!(finding(|i| i.iommu = Ok(Some("DMA".into()))), ("iommu", Status::Note));
         assert_eq!(finding(|i| i.nic.link.tso_max_size = Some(65536)), ("big-tcp", Status::Note));
         assert_eq!(finding(|i| i.nic.features.clear()), ("udp-gso", Status::Warning));
         let no_segmentation = finding(|i| {

@@ -17,7 +17,7 @@ use crate::{
 pub struct Leftovers {
     /// Every interface that was changed, and where it is.
     pub changed: Vec<Entry>,
-    /// Journals that cannot be read.
+    /// Journals, and changes that wait to be confirmed, that cannot be read.
     pub damaged: Vec<Refusal>,
     /// Names that interfaces had which are gone, with what was attached to them.
     pub gone: Vec<String>,
@@ -59,6 +59,10 @@ impl Leftovers {
                 Vec::new()
             }
         };
+        match journals.all_pending() {
+            Ok(all) => damaged.extend(all.into_iter().filter_map(|it| Some(it.err()?.into()))),
+            Err(error) => damaged.push(Refusal::from(error)),
+        }
         let half_made = offload::half_made().map(|staged| staged.len()).unwrap_or_else(|error| {
             unread.push(Refusal::from(error));
             0

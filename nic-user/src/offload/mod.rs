@@ -43,7 +43,7 @@ pub use lock::Lock;
 pub use log::follow;
 pub use object::Build;
 pub use privilege::{
-    NEEDS, Needs, WHERE_HIDDEN, check as check_privileges, hint as privilege_hint,
+    NEEDS, Needs, WHERE_HIDDEN, check as check_privileges, check_settings, hint as privilege_hint,
     refuse_those_of_a_file,
 };
 pub use programs::Programs;

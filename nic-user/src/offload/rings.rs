@@ -23,13 +23,14 @@ use super::{
     attach::{self, ModeWanted, Options},
     attachment::Attachment,
     detach,
-    lock::{self, Lock},
+    lock::Lock,
     pinned::{self, PolicyWord},
     privilege,
     slot::{self, Slot},
 };
 use crate::{
     error::{Error, Result},
+    locked,
     nic::{InterfaceName, Nic, mode::Mode},
 };
 
@@ -162,7 +163,7 @@ pub fn refuse_if_used(name: &str, slot: &Slot) -> Result<()> {
 
 fn refuse_others(name: &str, directory: &File) -> Result<()> {
     let inode = directory.metadata().map_err(in_lock)?.st_ino();
-    let holders = lock::holders(inode);
+    let holders = locked::holders(inode);
     let own = process::id();
     match holders.iter().find(|&&holder| holder != own) {
         None if holders.contains(&own) => Ok(()),
