@@ -23,7 +23,8 @@ pub(super) const AT_POST: &str = "at post\n";
 /// How often to look whether there is anything left to guard.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How often what cannot be read is looked for again, before it is left to the next command.
+/// How often what failed is tried again, before it is left to the next command: something cannot be
+/// read for a moment, or another nicctl is at work for long.
 const TRIES: u32 = 60;
 
 /// Give back at a deadline what is not confirmed
@@ -38,27 +39,31 @@ pub(super) fn run(_: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     // Whoever posted it has written down everything, or is killed.
     io::copy(&mut io::stdin(), &mut io::sink()).map_err(|error| Error::io("wait", &error))?;
     let journals = Journals::system();
-    let mut unread = 0;
+    let mut failed = 0;
     loop {
-        let deadline = match next(&journals) {
-            Ok(Some(deadline)) => deadline,
+        match look(&journals) {
+            Ok(Some(pause)) => thread::sleep(pause),
             Ok(None) => return Ok(()),
-            Err(error) if unread == TRIES => return Err(error.into()),
+            Err(error) if failed == TRIES => return Err(error.into()),
             Err(_) => {
-                unread += 1;
+                failed += 1;
                 thread::sleep(PAUSE);
-                continue;
             }
-        };
-        let Some(left) = deadline.left()? else {
-            // Whoever has the lock gives back what is overdue.
-            target::lock(&journals)?;
-            if next(&journals)? == Some(deadline) {
-                return Err(Error::failed("not given back: the next command tries again").into());
-            }
-            continue;
-        };
-        thread::sleep(PAUSE.min(Duration::from_secs(left)));
+        }
+    }
+}
+
+/// Gives back what is overdue; how long to wait until the next look, if there is anything to guard.
+fn look(journals: &Journals) -> Result<Option<Duration>> {
+    let Some(deadline) = next(journals)? else { return Ok(None) };
+    if let Some(left) = deadline.left()? {
+        return Ok(Some(PAUSE.min(Duration::from_secs(left))));
+    }
+    // Whoever has the lock gives back what is overdue.
+    target::lock(journals)?;
+    match next(journals)? == Some(deadline) {
+        true => Err(Error::failed("not given back: the next command tries again")),
+        false => Ok(Some(Duration::ZERO)),
     }
 }
 
