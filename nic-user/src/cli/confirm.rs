@@ -12,9 +12,10 @@ use serde::Serialize;
 
 use super::{guard, name, target};
 use crate::{
+    command_line::CommandLine,
     control::Journals,
     error::{Error, Result},
-    nic::{InterfaceName, Nic, identity, namespace},
+    nic::{InterfaceName, Nic, identity},
     offload::bpffs_path,
     report::json::{self, Version},
 };
@@ -90,8 +91,10 @@ fn interfaces(names: &[String]) -> Result<Vec<(String, identity::InterfaceId)>> 
 }
 
 fn nothing_waits(of: &str) -> Error {
-    Error::not_found(format!("nothing{of} waits to be confirmed"))
-        .with_fix("it may have been too late: `nicctl list` shows what is changed")
+    Error::not_found(format!("nothing{of} waits to be confirmed")).with_fix(format!(
+        "it may have been too late: {} shows what is changed",
+        CommandLine::nicctl("list").quoted()
+    ))
 }
 
 /// How to ask that changes are given back unless they are confirmed.
@@ -155,9 +158,6 @@ pub(super) fn write_how(
     seconds: impl fmt::Display,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let option = namespace::option(netns);
-    writeln!(
-        out,
-        "{interface}: given back in {seconds} s, unless: nicctl confirm {interface}{option}"
-    )
+    let confirm = CommandLine::nicctl("confirm").on(interface).in_netns(netns);
+    writeln!(out, "{interface}: given back in {seconds} s, unless: {confirm}")
 }

@@ -91,13 +91,18 @@ fn has_napis(nic: &Nic) -> Option<bool> {
     napis.ok().filter(|_| nic.link.up).map(|napis| !napis.is_empty())
 }
 
-fn peer(nic: &Nic) -> Option<Peer> {
+/// The other end of a veth, if it can be looked at.
+pub fn peer_of(nic: &Nic) -> Option<Nic> {
     let other = nic.peer()?;
-    let nic = match other.netnsid {
+    let peer = match other.netnsid {
         None => Nic::by_index(other.ifindex),
         Some(id) => namespace::of_id(id)?.run(|| Nic::by_index(other.ifindex)).ok()?,
     };
-    let nic = nic.ok()?;
+    peer.ok()
+}
+
+fn peer(nic: &Nic) -> Option<Peer> {
+    let nic = peer_of(nic)?;
     Some(Peer {
         name: nic.name().to_owned(),
         rx_queues: nic.rx_queues(),
