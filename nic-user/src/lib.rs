@@ -3,6 +3,7 @@
 
 pub mod bench;
 pub mod cli;
+pub mod command_line;
 pub mod control;
 pub mod counters;
 pub mod decode;

@@ -19,6 +19,7 @@ use nix::{
     unistd::{UnlinkatFlags, unlinkat},
 };
 
+use crate::command_line::CommandLine;
 use crate::error::{Error, Result};
 
 /// For folders of ours.
@@ -178,9 +179,10 @@ fn check(path: &Path, file: &File) -> Result<Metadata> {
         }
         Some(defect) => {
             let (name, mode) = (path.display(), if metadata.is_dir() { FOLDER } else { FILE });
-            Err(Error::failed(format!("{name} is not trusted: {defect}")).with_fix(format!(
-                "look at what is there, then: chown {user} {name} && chmod {mode:04o} {name}"
-            )))
+            let chown = CommandLine::other(&["chown"]).on(user).on(&name);
+            let chmod = CommandLine::other(&["chmod"]).on(format_args!("{mode:04o}")).on(&name);
+            Err(Error::failed(format!("{name} is not trusted: {defect}"))
+                .with_fix(format!("look at what is there, then: `{}`", chown.and(&chmod))))
         }
     }
 }

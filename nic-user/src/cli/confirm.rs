@@ -12,12 +12,12 @@ use serde::Serialize;
 
 use super::{guard, name, target};
 use crate::{
+    command_line::CommandLine,
     control::{Journals, pending::LONGEST},
     error::{Error, Result},
     nic::{
         InterfaceName, Nic,
         identity::{self, InterfaceId},
-        namespace,
     },
     offload::bpffs_path,
     report::json::{self, Version},
@@ -110,8 +110,10 @@ fn interfaces(names: &[String]) -> Result<Vec<(String, InterfaceId)>> {
 }
 
 fn nothing_waits(of: &str) -> Error {
-    Error::not_found(format!("nothing{of} waits to be confirmed"))
-        .with_fix("it may have been too late: `nicctl list` shows what is changed")
+    Error::not_found(format!("nothing{of} waits to be confirmed")).with_fix(format!(
+        "it may have been too late: {} shows what is changed",
+        CommandLine::nicctl("list").quoted()
+    ))
 }
 
 /// How to ask that changes are given back unless they are confirmed.
@@ -175,9 +177,6 @@ pub(super) fn write_how(
     seconds: impl fmt::Display,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let option = namespace::option(netns);
-    writeln!(
-        out,
-        "{interface}: given back in {seconds} s, unless: nicctl confirm {interface}{option}"
-    )
+    let confirm = CommandLine::nicctl("confirm").on(interface).in_netns(netns);
+    writeln!(out, "{interface}: given back in {seconds} s, unless: {confirm}")
 }

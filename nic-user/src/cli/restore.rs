@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     bench::cards,
+    command_line::CommandLine,
     control::{
         self, Journals, KernelDevice, Restored, Undo, Whose,
         model::{Besides, RestoreDocument},
@@ -177,7 +178,10 @@ fn of_gone(error: Error, name: &InterfaceName, journals: &Journals) -> Error {
     if !is_former {
         return error;
     }
-    error.with_fix("its settings are gone with it; their journal goes with: nicctl detach --gone")
+    error.with_fix(format!(
+        "its settings are gone with it; their journal goes with: {}",
+        CommandLine::nicctl("detach").option("--gone").everywhere().quoted()
+    ))
 }
 
 fn report(

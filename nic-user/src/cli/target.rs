@@ -3,13 +3,10 @@
 use std::collections::BTreeSet;
 
 use crate::{
+    command_line::CommandLine,
     control::Journals,
     error::{Error, Kind, Result},
-    nic::{
-        self, InterfaceName, Nic,
-        namespace::{self, NetNs},
-        resolve,
-    },
+    nic::{self, InterfaceName, Nic, namespace::NetNs, resolve},
     offload::Slot,
     report::terminal::say,
     transaction::{self, Lock, Scope, Subject, TakenBack, subject},
@@ -81,10 +78,9 @@ pub(super) fn recorded(name: &str) -> Result<Vec<Subject>> {
 }
 
 /// The error for an interface that nothing is attached to.
-pub(super) fn not_attached(name: &str, netns: Option<&str>) -> Error {
-    let option = namespace::option(netns);
+pub(super) fn not_attached(name: &str) -> Error {
     Error::not_found(format!("nothing is attached to {name}"))
-        .with_fix(format!("nicctl attach {name}{option}"))
+        .with_fix(CommandLine::nicctl("attach").on(name))
 }
 
 /// Waits until nobody else changes anything, and gives back what was not confirmed in time.

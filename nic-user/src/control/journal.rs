@@ -14,6 +14,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use nix::{
+    errno::Errno,
+    unistd::{AccessFlags, access},
+};
 use serde::{Deserialize, Serialize};
 
 pub use self::lock::Lock;
@@ -23,6 +27,7 @@ use super::{
     plan::Plan,
 };
 use crate::{
+    command_line::CommandLine,
     error::{Error, Result},
     nic::{
         identity::InterfaceKey,
@@ -154,6 +159,29 @@ impl Journals {
     /// Those of this machine.
     pub fn system() -> Self {
         Self::new(SYSTEM_DIR)
+    }
+
+    /// Whether they could be written: in their folder, or in the one that it would be made in.
+    ///
+    /// # Errors
+    ///
+    /// Why not.
+    pub fn check_writable(&self) -> Result<()> {
+        let there = self.dir.ancestors().find(|folder| folder.exists());
+        let folder = there.unwrap_or_else(|| Path::new("/"));
+        access(folder, AccessFlags::W_OK).map_err(|errno| {
+            let error =
+                Error::io(format!("write journals to {}", self.dir.display()), &errno.into());
+            match errno {
+                Errno::EROFS => error.with_fix(format!(
+                    "make it writable, or let them be lost when the machine stops: {}",
+                    CommandLine::other(&["mount", "-t", "tmpfs", "-o", "mode=0700", "tmpfs"])
+                        .on(self.dir.display())
+                        .quoted()
+                )),
+                _ => error,
+            }
+        })
     }
 
     /// The journal of an interface, if nicctl has changed anything on it since the machine was

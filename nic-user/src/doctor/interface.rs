@@ -1,20 +1,24 @@
 //! One interface: its driver, and what XDP and the control plane meet there.
 
-use std::{fs, io};
+use std::{collections::BTreeMap, fs, io};
 
 use nic_common::policy::CopyPolicy;
 
 use super::{Check, Finding, Found, Refusal, Status, examine, machine};
 use crate::{
+    command_line::CommandLine,
     control::Journals,
     error::Result,
     netlink::{IfSupported, link::XdpMode, netdev::Netdev},
     nic::{
-        self, Nic, preflight, resolve,
+        self, Nic,
+        cpus::CpuSet,
+        interrupts::Interrupt,
+        preflight, resolve,
         settings::{self, Survey},
         sysfs::{Sysfs, if_there},
     },
-    offload::{Effect, Hooks, ModeWanted, Options},
+    offload::{self, Build, Effect, Hooks, ModeWanted, Options},
     transaction,
 };
 
@@ -35,6 +39,8 @@ pub struct Interface {
     pub counts_queues: Result<bool, Refusal>,
     /// The type of its group of devices, if an IOMMU has it.
     pub iommu: Result<Option<String>, Refusal>,
+    /// The CPUs that run.
+    pub cpus: Result<Vec<u32>, Refusal>,
 }
 
 /// What attaching would come to.
@@ -46,6 +52,8 @@ pub struct Attach {
     pub why: Option<String>,
     /// The settings that would be changed for it, and what to.
     pub settings: Vec<String>,
+    /// What is attached already, unless it is that.
+    pub instead_of: Option<String>,
     /// Whether something of nicctl is attached already.
     pub again: bool,
 }
@@ -73,6 +81,9 @@ impl Interface {
                 .map(|counters| counters.is_some_and(|counters| !counters.is_empty()))
                 .map_err(Refusal::from),
             iommu,
+            cpus: CpuSet::online()
+                .map(|cpus| cpus.unwrap_or_default().iter().collect())
+                .map_err(Refusal::from),
             nic,
         })
     }
@@ -103,14 +114,24 @@ fn attach(nic: Nic, journals: &Journals) -> Result<Attach> {
         clsact: false,
         for_rings: false,
     };
+    let current = offload::attachment_of(&nic)?;
     let planned = transaction::plan(nic, None, &options, journals)?;
     let changes = planned.settings.changes();
     Ok(Attach {
         hooks: planned.programs.hooks,
         why: planned.programs.why,
         settings: changes.map(|change| format!("{} {}", change.key, change.to)).collect(),
-        again: planned.programs.effect != Effect::Attached,
+        instead_of: current
+            .filter(|_| planned.programs.effect == Effect::Upgraded)
+            .map(|current| described(current.state(), current.build())),
+        again: planned.programs.effect == Effect::Unchanged,
     })
+}
+
+/// `native mode, with the frags build`.
+fn described(mode: &str, build: Option<Build>) -> String {
+    let build = build.map(|build| format!(", with the {} build", build.name()));
+    format!("{mode} mode{}", build.unwrap_or_default())
 }
 
 const CHECKS: &[Check<Interface>] = &[
@@ -155,7 +176,7 @@ fn link(interface: &Interface) -> Vec<Found> {
             .fix("look at the cable, and at the other end"),
         (false, _) => Found::note("down")
             .blocks("traffic; some drivers refuse settings")
-            .fix(format!("ip link set dev {} up", link.name)),
+            .fix(CommandLine::networking(&["ip", "link", "set", "dev", &link.name, "up"])),
     }]
 }
 
@@ -172,11 +193,15 @@ fn attaching(interface: &Interface) -> Vec<Found> {
         Ok(attach) => attach,
         Err(refusal) => return vec![refusal.found(Status::Problem).blocks("attach")],
     };
-    let Attach { hooks, why, settings, again } = attach;
-    let verb = if *again { "is attached" } else { "would be attached" };
-    let build = hooks.build().map(|build| format!(", with the {} build", build.name()));
-    let mode = hooks.mode().name();
-    let mut what = format!("{verb} in {mode} mode{}", build.unwrap_or_default());
+    let Attach { hooks, why, settings, instead_of, again } = attach;
+    let would = described(hooks.mode().name(), hooks.build());
+    let mut what = match instead_of {
+        _ if *again => format!("is attached in {would}"),
+        Some(current) => {
+            format!("is attached in {current}; the next attach makes new programs: {would}")
+        }
+        None => format!("would be attached in {would}"),
+    };
     if let Some(why) = why.as_ref().filter(|_| !again) {
         what = format!("{what}: {why}");
     }
@@ -248,37 +273,49 @@ fn iommu(interface: &Interface) -> Vec<Found> {
 
 /// Several queues are of no use on one CPU.
 fn interrupts(interface: &Interface) -> Vec<Found> {
-    let mut cpus: Vec<(u32, &str)> = interface
-        .survey
-        .queues
-        .iter()
-        .filter_map(|queue| queue.interrupt.as_ref())
-        .map(|interrupt| (interrupt.number, interrupt.cpus()))
-        .collect();
-    cpus.sort_unstable();
-    cpus.dedup();
-    let Some(&(number, first)) = cpus.first() else { return Vec::new() };
+    let interrupts = interface.survey.queues.iter().filter_map(|queue| queue.interrupt.as_ref());
+    let interrupts: BTreeMap<u32, &Interrupt> = interrupts.map(|it| (it.number, it)).collect();
+    let Some(first) = interrupts.values().next().map(|it| it.cpus()) else { return Vec::new() };
+    let cpus = match &interface.cpus {
+        Ok(cpus) => cpus,
+        Err(unread) => return unread.unread(),
+    };
     let is_one = !first.is_empty() && !first.contains(['-', ',']);
-    if cpus.len() < 2 || !is_one || cpus.iter().any(|(_, served)| *served != first) {
-        return vec![Found::ok("queues are served by more than one CPU, or there is one queue")];
+    if interrupts.len() < 2
+        || cpus.len() < 2
+        || !is_one
+        || interrupts.values().any(|it| it.cpus() != first)
+    {
+        return vec![Found::ok(
+            "queues are served by more than one CPU, or there is one of either",
+        )];
     }
-    let name = interface.nic.name();
-    vec![
-        Found::warning(format!("CPU {first} serves all {} interrupts of queues", cpus.len()))
-            .blocks("the use of more than one CPU")
-            .fix(format!("nicctl set {name} irq.{number}=CPU, and so on")),
-    ]
+    let found = Found::warning(format!("CPU {first} serves all {} interrupts", interrupts.len()))
+        .blocks("the use of more than one CPU");
+    let movable = interrupts.values().filter(|it| it.writable).zip(cpus.iter().cycle());
+    let spread: Vec<String> =
+        movable.map(|(it, cpu)| format!("irq.{}=cpus:{cpu}", it.number)).collect();
+    vec![match spread.is_empty() {
+        true => found.fix("the kernel moves them itself, or nobody may: see the driver's manual"),
+        false => found.fix(CommandLine::nicctl("set").on(interface.nic.name()).on_all(spread)),
+    }]
 }
 
 /// `GSO_LEGACY_MAX_SIZE`.
 const LEGACY_MAX_SIZE: u32 = 65536;
 
 fn big_tcp(interface: &Interface) -> Vec<Found> {
-    let Some(max) = interface.nic.link.tso_max_size else { return Vec::new() };
-    vec![match max > LEGACY_MAX_SIZE {
-        true => Found::ok(format!("the device cuts packets of up to {max} bytes")),
-        false => Found::note(format!("the device cuts packets of up to {max} bytes"))
-            .blocks("BIG TCP on the way out"),
+    let link = &interface.nic.link;
+    let Some(max) = link.tso_max_size else { return Vec::new() };
+    let can = format!("the device cuts packets of up to {max} bytes");
+    let is_on = [link.gso_max_size, link.gso_ipv4_max_size, link.gro_max_size]
+        .map(|size| size.is_some_and(|size| size > LEGACY_MAX_SIZE));
+    vec![match (max > LEGACY_MAX_SIZE, is_on) {
+        (false, _) => Found::note(can).blocks("BIG TCP on the way out"),
+        (true, [true, ..] | [_, true, _]) => Found::ok(format!("{can}, and TCP sends such")),
+        (true, _) => Found::note(format!("off; {can}"))
+            .blocks("TCP packets of more than 64 KiB")
+            .fix(with_profile(interface, "big-tcp")),
     }]
 }
 
@@ -286,16 +323,24 @@ fn big_tcp(interface: &Interface) -> Vec<Found> {
 /// (net/ipv4/udp.c udp_send_skb, 10154dbded6d).
 fn udp_gso(interface: &Interface) -> Vec<Found> {
     let is_on = |name: &str| interface.nic.features.get(name).is_some_and(|f| f.active);
-    let name = interface.nic.name();
+    let can_be = |name: &str| interface.nic.features.get(name).is_some_and(|f| !f.is_fixed());
     let checksums = ["tx-checksum-ip-generic", "tx-checksum-ipv4", "tx-checksum-ipv6"];
     vec![match (checksums.into_iter().any(is_on), is_on("tx-udp-segmentation")) {
         (false, _) => Found::warning("the device does not sum up what is sent")
             .blocks("TSO; and before Linux 6.11 UDP_SEGMENT of sockets (QUIC), which ends in EIO")
-            .fix(format!("nicctl set {name} feature.tx=on, if the device can")),
+            .fix_if(
+                checksums.into_iter().any(can_be),
+                CommandLine::nicctl("set").on(interface.nic.name()).on("feature.tx=on"),
+            ),
         (true, false) => Found::note("tx-udp-segmentation is off: the kernel cuts datagrams")
-            .fix(format!("nicctl attach {name} --profile udp-gso, if the device can")),
+            .fix_if(can_be("tx-udp-segmentation"), with_profile(interface, "udp-gso")),
         (true, true) => Found::ok("the device cuts datagrams"),
     }]
+}
+
+/// The command that attaches with a profile.
+fn with_profile(interface: &Interface, profile: &str) -> CommandLine {
+    CommandLine::nicctl("attach").on(interface.nic.name()).with("--profile", profile)
 }
 
 fn unread_settings(interface: &Interface) -> Vec<Found> {
@@ -312,8 +357,7 @@ mod tests {
             ethtool_ioctl::DriverInfo,
             netdev::queue::{Direction, QueueId},
         },
-        nic::{interrupts::Interrupt, topology::QueuePath},
-        offload::Build,
+        nic::topology::QueuePath,
     };
 
     fn on() -> Feature {
@@ -337,11 +381,13 @@ mod tests {
                 hooks: Hooks::Xdp { mode: XdpMode::Native, build: Build::SingleBuffer },
                 why: None,
                 settings: Vec::new(),
+                instead_of: None,
                 again: false,
             }),
             native: Vec::new(),
             counts_queues: Ok(true),
             iommu: Ok(None),
+            cpus: Ok(vec![0, 1]),
         }
     }
 
@@ -353,6 +399,7 @@ mod tests {
             interrupt: Some(Interrupt {
                 number: 40 + number,
                 affinity: cpu.to_owned(),
+                writable: true,
                 ..Interrupt::default()
             }),
             nodes: Vec::new(),
@@ -387,6 +434,8 @@ mod tests {
         assert_eq!(finding(|i| i.counts_queues = Ok(false)), ("qstats", Status::Note));
         assert_eq!(finding(|i| i.iommu = Ok(Some("DMA".into()))), ("iommu", Status::Note));
         assert_eq!(finding(|i| i.nic.link.tso_max_size = Some(65536)), ("big-tcp", Status::Note));
+        let off = finding(|i| i.nic.link.tso_max_size = Some(524_280));
+        assert_eq!(off, ("big-tcp", Status::Note));
         assert_eq!(finding(|i| i.nic.features.clear()), ("udp-gso", Status::Warning));
         let no_segmentation = finding(|i| {
             i.nic.features.remove("tx-udp-segmentation");
@@ -415,12 +464,16 @@ mod tests {
 
     #[test]
     fn queues_that_share_one_cpu_are_told() {
-        let with = |cpus: &[&str]| {
+        let found = |cpus: &[&str]| {
             let mut interface = healthy();
             let queues = cpus.iter().enumerate();
             interface.survey.queues = queues.map(|(n, cpu)| queue(n as u32, cpu)).collect();
-            interrupts(&interface).pop().map(|found| found.status)
+            interrupts(&interface).pop()
         };
+        let fix = found(&["3", "3", "3"]).and_then(|found| found.fix);
+        let spread = "nicctl set eth0 irq.40=cpus:0 irq.41=cpus:1 irq.42=cpus:0";
+        assert_eq!(fix.as_deref(), Some(spread));
+        let with = |cpus: &[&str]| found(cpus).map(|found| found.status);
         assert_eq!(with(&["3", "3"]), Some(Status::Warning));
         assert_eq!(with(&["3", "4"]), Some(Status::Ok));
         assert_eq!(with(&["0-3", "0-3"]), Some(Status::Ok));

@@ -9,6 +9,7 @@ use std::{
 
 use super::{Check, Finding, Found, Refusal, Status, examine};
 use crate::{
+    command_line::CommandLine,
     netlink::{IfSupported, netdev::Netdev},
     nic::{
         drivers::KernelVersion,
@@ -175,11 +176,12 @@ fn programs(machine: &Machine) -> Vec<Found> {
                 .blocks("large MTUs and split headers with XDP")
                 .fix("Linux 5.18 or later"),
             name if name.starts_with("nic_forward") => {
-                Found::warning(format!("{name}: {error}")).blocks("nicctl forward --in-kernel")
+                Found::warning(format!("{name}: {error}")).blocks("forward --in-kernel")
             }
-            _ => Found::problem(format!("{name}: {error}"))
-                .blocks("attach")
-                .fix("see what the kernel says about BPF: `bpftool feature probe`"),
+            _ => Found::problem(format!("{name}: {error}")).blocks("attach").fix(format!(
+                "see what the kernel says about BPF: {}",
+                CommandLine::other(&["bpftool", "feature", "probe"]).quoted()
+            )),
         })
     });
     let failed: Vec<Found> = failed.collect();
@@ -207,15 +209,18 @@ fn jit(machine: &Machine) -> Vec<Found> {
     let enabled = match machine.jit {
         Some(0) => Found::warning("programs are interpreted")
             .blocks("speed: every frame takes several times longer")
-            .fix("sysctl net.core.bpf_jit_enable=1"),
+            .fix(CommandLine::other(&["sysctl", "net.core.bpf_jit_enable=1"])),
         Some(_) => Found::ok("programs are compiled"),
         None => Found::note("net.core.bpf_jit_enable is not to be seen")
             .fix("run it in the first network namespace, which has it"),
     };
     let hardened = (machine.jit_harden == Some(2)).then(|| {
-        Found::note("constants are blinded in programs of root, too")
-            .blocks("speed, a little")
-            .fix("sysctl net.core.bpf_jit_harden=1, if nobody needs it")
+        Found::note("constants are blinded in programs of root, too").blocks("speed, a little").fix(
+            format!(
+                "{}, if nobody needs it",
+                CommandLine::other(&["sysctl", "net.core.bpf_jit_harden=1"]).quoted()
+            ),
+        )
     });
     std::iter::once(enabled).chain(hardened).collect()
 }
@@ -237,10 +242,9 @@ fn lockdown(machine: &Machine) -> Vec<Found> {
 fn bpffs(machine: &Machine) -> Vec<Found> {
     match &machine.bpffs {
         Some(Ok(Some(root))) => vec![Found::ok(format!("mounted: {}", root.display()))],
-        Some(Ok(None)) => vec![
-            Found::note("not mounted: attach mounts it")
-                .fix("mount -t bpf -o mode=0700 bpf /sys/fs/bpf, to have it where you want it"),
-        ],
+        Some(Ok(None)) => {
+            vec![Found::note("not mounted: attach mounts it").fix(offload::mount_bpffs_command())]
+        }
         Some(Err(refusal)) => vec![refusal.found(Status::Warning).blocks("what is attached")],
         None => Vec::new(),
     }

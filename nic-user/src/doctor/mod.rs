@@ -94,6 +94,11 @@ impl Found {
         self.fix = Some(fix.into());
         self
     }
+
+    /// Adds the way out, if it `is_one`.
+    fn fix_if(self, is_one: bool, fix: impl Into<String>) -> Self {
+        if is_one { self.fix(fix) } else { self }
+    }
 }
 
 /// One row of a table of checks.

@@ -159,6 +159,11 @@ impl CpuSet {
         mask
     }
 
+    /// Its CPUs, in order.
+    pub fn iter(&self) -> impl Iterator<Item = u32> + Clone {
+        self.ranges.iter().flat_map(|&(first, last)| first..=last)
+    }
+
     fn has(&self, cpu: u32) -> bool {
         self.ranges.iter().any(|&(first, last)| (first..=last).contains(&cpu))
     }

@@ -107,7 +107,8 @@ fn has_napis(nic: &Nic) -> Result<Option<bool>> {
     Ok(napis.flatten().filter(|_| nic.link.up).map(|napis| !napis.is_empty()))
 }
 
-fn peer(nic: &Nic) -> Result<Option<Peer>> {
+/// The other end of a veth, if it can be looked at.
+pub fn peer_of(nic: &Nic) -> Result<Option<Nic>> {
     let Some(other) = nic.peer() else { return Ok(None) };
     let peer = match other.netnsid.map(namespace::of_id) {
         None => Nic::by_index(other.ifindex),
@@ -115,7 +116,11 @@ fn peer(nic: &Nic) -> Result<Option<Peer>> {
         // A namespace that cannot be seen.
         Some(None) => return Ok(None),
     };
-    Ok(if_told(peer)?.map(|nic| Peer {
+    if_told(peer)
+}
+
+fn peer(nic: &Nic) -> Result<Option<Peer>> {
+    Ok(peer_of(nic)?.map(|nic| Peer {
         name: nic.name().to_owned(),
         rx_queues: nic.rx_queues(),
         tx_queues: nic.tx_queues(),

@@ -30,11 +30,13 @@ mod test_run;
 mod to_stack;
 
 pub use attach::{
-    Attached, Choice, Effect, Hooks, ModeWanted, Options, Switches, attach, choose, plan,
+    Attached, Choice, Effect, Hooks, ModeWanted, Options, Switches, attach, attachment_of, choose,
+    plan,
 };
 pub use attachment::{Attachment, set_policy};
 pub use bpffs::{
-    choose as choose_bpffs, existing_root, identity as bpffs_identity, path as bpffs_path,
+    choose as choose_bpffs, existing_root, identity as bpffs_identity,
+    mount_here_command as mount_bpffs_command, path as bpffs_path,
 };
 pub(crate) use btf::Btf;
 pub use detach::detach;

@@ -29,6 +29,7 @@ use super::{
     slot::{self, Slot},
 };
 use crate::{
+    command_line::CommandLine,
     error::{Error, Result},
     locked,
     nic::{InterfaceName, Nic, mode::Mode},
@@ -173,8 +174,11 @@ fn refuse_others(name: &str, directory: &File) -> Result<()> {
 
 fn used(name: &str, pid: Option<u32>) -> Error {
     match pid {
-        Some(pid) => Error::failed(format!("process {pid}{} has rings at {name}", command(pid)))
-            .with_fix(format!("end it first: kill -INT {pid}")),
+        Some(pid) => {
+            Error::failed(format!("process {pid}{} has rings at {name}", command(pid))).with_fix(
+                format!("end it first: {}", CommandLine::other(&["kill", "-INT"]).on(pid).quoted()),
+            )
+        }
         None => Error::failed(format!("a process of another container has rings at {name}"))
             .with_fix("end it first"),
     }

@@ -4,6 +4,7 @@ use nic_common::policy::CopyPolicy;
 
 use super::Lock;
 use crate::{
+    command_line::CommandLine,
     control::{
         Bpffs, Journals, KernelDevice, Pending, Programs,
         give_back::{self, GivenBack},
@@ -67,8 +68,10 @@ fn take_back(lock: &Lock<'_>, pending: &Pending, journals: &Journals) -> Result<
         Presence::Gone => TakenBack::Gone,
         Presence::Unseen => {
             let what = "its network namespace is not to be seen";
-            return Err(Error::failed(what)
-                .with_fix(format!("run `nicctl restore {}` inside of it", identity.name)));
+            return Err(Error::failed(what).with_fix(format!(
+                "run {} inside of it",
+                CommandLine::nicctl("restore").on(&identity.name).everywhere().quoted()
+            )));
         }
         Presence::Unread(error) => return Err(error),
     };
@@ -96,7 +99,10 @@ pub fn take_back_of(lock: &Lock<'_>, interface: InterfaceId, journals: &Journals
         let error =
             error.while_doing(format_args!("take back what waits to be confirmed of {name}"));
         match (error.fix(), pending.deadline.left()) {
-            (None, Ok(Some(_))) => error.with_fix(format!("to keep it: nicctl confirm {name}")),
+            (None, Ok(Some(_))) => error.with_fix(format!(
+                "to keep it: {}",
+                CommandLine::nicctl("confirm").on(name).quoted()
+            )),
             (None, _) => error.with_fix(format!(
                 "to keep it as it is now, remove {}",
                 journals.pending_file(interface).display()
@@ -157,10 +163,11 @@ fn refuse_another_bpffs(name: &str, bpffs: &Bpffs) -> Result<()> {
     }
     let path = bpffs.path.display();
     let what = format!("its programs are pinned in {path}, and this is {}", here.display());
-    Err(Error::failed(what).with_fix(format!("nicctl --bpffs {path} restore {name}")))
+    Err(Error::failed(what)
+        .with_fix(CommandLine::nicctl("restore").on(name).in_bpffs(bpffs.path.clone())))
 }
 
 fn incomplete(name: &str, given: &GivenBack) -> Error {
     Error::failed(format!("not given back: {}", give_back::in_one_line(&given.left)))
-        .with_fix(format!("nicctl restore {name}"))
+        .with_fix(CommandLine::nicctl("restore").on(name))
 }

@@ -2,6 +2,7 @@
 
 use super::{Lock, confirm::take_back_of, subject::Subject};
 use crate::{
+    command_line::CommandLine,
     control::{Journals, KernelDevice, Owner, Restored, Undo, Whose, journal::Noted, undo},
     error::{Error, Result},
     nic::{
@@ -199,6 +200,8 @@ fn unseen(name: &str) -> Error {
         "give back the settings of {name}: its network namespace is not to be seen"
     ))
     .with_fix(format!(
-        "if it is no more: nicctl detach --gone; else run `nicctl restore {name}` inside of it"
+        "if it is no more: {}; else run {} inside of it",
+        CommandLine::nicctl("detach").option("--gone").everywhere().quoted(),
+        CommandLine::nicctl("restore").on(name).everywhere().quoted()
     ))
 }

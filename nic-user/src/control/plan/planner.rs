@@ -13,13 +13,14 @@ use super::{
     gets_fewer_queues,
 };
 use crate::{
+    command_line::CommandLine,
     control::{
         journal::Obtained,
         rules::{self, State},
         wanted::{Desired, Origin, Request, Wanted},
     },
     error::{Error, Kind, Result},
-    nic::setting::{Access, Key, Setting, Settings, Value},
+    nic::setting::{Access, Group, Key, Setting, Settings, Value},
 };
 
 pub(super) struct Planner<'a> {
@@ -46,6 +47,11 @@ impl<'a> Planner<'a> {
 
     fn name(&self) -> &'a str {
         &self.context.identity.name
+    }
+
+    /// The command that shows its settings of a group.
+    fn show(&self, group: Group) -> CommandLine {
+        CommandLine::nicctl("show").on(self.name()).with("--group", group)
     }
 
     fn note(&mut self, note: String) {
