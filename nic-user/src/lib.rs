@@ -3,6 +3,7 @@
 
 pub mod bench;
 pub mod cli;
+pub mod command_line;
 pub mod control;
 pub mod counters;
 pub mod decode;
@@ -12,6 +13,7 @@ pub mod error;
 pub mod files;
 pub mod forward;
 pub mod lab;
+pub mod locked;
 pub mod netlink;
 pub mod nic;
 pub mod offload;

@@ -19,6 +19,7 @@ use nix::{
     unistd::{UnlinkatFlags, unlinkat},
 };
 
+use crate::command_line::CommandLine;
 use crate::error::{Error, Result};
 
 /// For folders of ours.
@@ -70,9 +71,17 @@ pub fn remove_files(folder: &File) -> io::Result<()> {
 ///
 /// It cannot be made, or is there and not to be believed.
 pub fn make_folder(path: &Path) -> Result<()> {
-    let made = DirBuilder::new().recursive(true).mode(FOLDER).create(path);
-    made.map_err(|error| Error::io(format!("make {}", path.display()), &error))?;
+    create_folder(path).map_err(|error| Error::io(format!("make {}", path.display()), &error))?;
     folder(path).map(drop)
+}
+
+/// Makes a folder as [`make_folder`] does, and does not look at one that is there.
+///
+/// # Errors
+///
+/// Those of the kernel.
+pub fn create_folder(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(FOLDER).create(path)
 }
 
 /// What is in a file of a believed folder, up to `limit` bytes; `None` if there is none.
@@ -170,9 +179,10 @@ fn check(path: &Path, file: &File) -> Result<Metadata> {
         }
         Some(defect) => {
             let (name, mode) = (path.display(), if metadata.is_dir() { FOLDER } else { FILE });
-            Err(Error::failed(format!("{name} is not trusted: {defect}")).with_fix(format!(
-                "look at what is there, then: chown {user} {name} && chmod {mode:04o} {name}"
-            )))
+            let chown = CommandLine::other(&["chown"]).on(user).on(&name);
+            let chmod = CommandLine::other(&["chmod"]).on(format_args!("{mode:04o}")).on(&name);
+            Err(Error::failed(format!("{name} is not trusted: {defect}"))
+                .with_fix(format!("look at what is there, then: `{}`", chown.and(&chmod))))
         }
     }
 }

@@ -148,14 +148,30 @@ fn completions_for_every_shell() {
 fn manual_pages_are_printed_or_written() {
     assert!(stdout(&["man"]).contains("\n.SH NAME\nnicctl"));
     let dir = TempDir::new().unwrap();
-    let path = dir.path().to_str().unwrap();
+    // It is made.
+    let dir = dir.path().join("man/man8");
+    let path = dir.to_str().unwrap();
     assert_eq!(stdout(&["man", path]), "");
-    let page = fs::read_to_string(dir.path().join("nicctl-decode.1")).unwrap();
-    assert!(page.contains("Exit codes:"), "{page}");
+    let page = fs::read_to_string(dir.join("nicctl-decode.8")).unwrap();
+    assert!(page.contains(".TH nicctl-decode 8 "), "{page}");
+    for part in [".SH EXAMPLES\n", ".SH \"EXIT STATUS\"\n", "detailed", ".SH \"SEE ALSO\"\n"] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    let text = Command::new("man").args(["--warnings", "-l", &format!("{path}/nicctl.8")]).output();
+    match text {
+        Ok(text) => assert_eq!(String::from_utf8_lossy(&text.stderr), ""),
+        Err(error) => eprintln!("skipped: man: {error}"),
+    }
+    let dated = Command::new(env!("CARGO_BIN_EXE_nicctl"))
+        .arg("man")
+        .env("SOURCE_DATE_EPOCH", "951782400")
+        .output()
+        .unwrap();
+    assert!(String::from_utf8_lossy(&dated.stdout).contains("2000-02-29"));
 
     // Not through a link that somebody else may have made.
-    let page = dir.path().join("nicctl-decode.1");
-    let other = dir.path().join("other");
+    let page = dir.join("nicctl-decode.8");
+    let other = dir.join("other");
     fs::write(&other, "kept").unwrap();
     fs::remove_file(&page).unwrap();
     std::os::unix::fs::symlink(&other, &page).unwrap();
@@ -165,10 +181,9 @@ fn manual_pages_are_printed_or_written() {
     assert!(said.contains("symbolic links"), "{said}");
     assert_eq!(fs::read_to_string(&other).unwrap(), "kept");
 
-    let missing = nicctl(&["man", "/nonexistent"]);
+    let missing = nicctl(&["man", "/dev/null/man8"]);
     assert_eq!(missing.status.code(), Some(1));
-    let message =
-        "nicctl: write manual pages to /nonexistent: No such file or directory (os error 2)\n";
+    let message = "nicctl: write manual pages to /dev/null/man8: Not a directory (os error 20)\n";
     assert_eq!(String::from_utf8(missing.stderr).unwrap(), message);
 }
 

@@ -177,7 +177,7 @@ fn programs_of_another_bpffs_are_not_taken_for_given_back() {
     there("attach", &["--confirm", "1000"]);
     let (code, error) = refusal(host, "restore", &[]);
     assert_eq!(code, Some(1), "{error}");
-    assert!(error.contains(&format!("nicctl --bpffs {path} restore nic-b")), "{error}");
+    assert!(error.contains(&format!("--bpffs {path}")), "{error}");
     there("restore", &[]);
     assert!(there("detach", &[]).contains("nothing was attached"));
     umount(path).unwrap();
@@ -262,4 +262,75 @@ fn whoever_is_killed_it_is_given_back() {
         run(host, "restore", &[]);
         assert_eq!(settings(host), before, "round {round}");
     }
+}
+
+/// The file of what waits of this host's interface.
+fn pending_file(host: &Host) -> String {
+    let id = host.run(|| InterfaceId::of(&host.link().unwrap())).unwrap().unwrap();
+    format!("/var/lib/nicctl/{}.pending", InterfaceKey::Id(id))
+}
+
+/// Puts another deadline into it.
+fn wait_until(host: &Host, deadline: u64) {
+    let path = pending_file(host);
+    let mut pending: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    pending["deadline"] = deadline.into();
+    fs::write(&path, pending.to_string()).unwrap();
+}
+
+#[test]
+fn what_is_damaged_is_told_once_and_a_deadline_is_within_a_day() {
+    needs_root!();
+    let lab = lab();
+    let host = lab.b();
+    run(host, "set", &["link.mtu=1300", "--confirm", "1000"]);
+    let whole = fs::read(pending_file(host)).unwrap();
+    let damages: [&dyn Fn(); 2] =
+        [&|| wait_until(host, u64::MAX / 2), &|| fs::write(pending_file(host), "{").unwrap()];
+    for damage in damages {
+        damage();
+        for verb in ["set", "confirm", "restore"] {
+            let args: &[&str] = if verb == "set" { &["link.mtu=1200"] } else { &[] };
+            let (code, error) = refusal(host, verb, args);
+            assert_eq!(code, Some(1), "{verb}: {error}");
+            assert_eq!(error.matches("it is damaged").count(), 1, "{verb}: {error}");
+        }
+        let doctor = nicctl(&["doctor", "--netns", host.netns_name()]);
+        assert!(String::from_utf8_lossy(&doctor.stdout).contains("it is damaged"));
+    }
+    fs::write(pending_file(host), whole).unwrap();
+    run(host, "restore", &[]);
+    assert_eq!(mtu(host), 1500);
+}
+
+#[test]
+fn what_is_named_twice_is_done_once() {
+    needs_root!();
+    let lab = lab();
+    let host = lab.b();
+    let twice = |verb, args: &[&str]| run(host, verb, &[&["nic-b"], args].concat());
+    twice("set", &["link.mtu=1300", "--confirm", "1000"]);
+    assert_eq!(twice("confirm", &[]), "nic-b: confirmed\n");
+    let restored = twice("restore", &[]);
+    assert_eq!(restored.matches("+ link.mtu").count(), 1, "{restored}");
+    run(host, "attach", &[]);
+    assert_eq!(twice("detach", &[]), "nic-b: detached\n");
+}
+
+#[test]
+fn what_is_too_late_and_not_given_back_is_not_confirmed() {
+    needs_root!();
+    let lab = lab();
+    let host = lab.b();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    mount(Some("bpf"), path, Some("bpf"), MsFlags::empty(), Some("mode=0700")).unwrap();
+    run(host, "attach", &["--bpffs", path, "--confirm", "1000"]);
+    guards(host).into_iter().for_each(|guard| kill(guard, Signal::SIGKILL).unwrap());
+    wait_until(host, 1);
+    let (code, error) = refusal(host, "confirm", &[]);
+    assert_eq!(code, Some(1), "{error}");
+    assert!(error.contains("too late to confirm"), "{error}");
+    run(host, "restore", &["--bpffs", path]);
+    umount(path).unwrap();
 }

@@ -166,8 +166,10 @@ fn all_is_every_interface_but_loopback_and_passes_over_what_cannot_be_meant() {
     };
     let all = ["nic-a", "nic-c", "nic-d"];
     assert_eq!(names(&json(&in_netns(&["show", "--all"])), "name"), all);
-    // A veth has no rings of hardware: that is no reason to refuse the rest.
+    // What none of them has is nothing that could be left out.
     let set = in_netns(&["set", "--all", "coalesce.rx-usecs=50", "feature.gro=on"]);
+    assert_eq!(set.status.code(), Some(1), "{set:?}");
+    let set = in_netns(&["set", "--all", "feature.gro=on"]);
     assert_eq!(set.status.code(), Some(0), "{set:?}");
     assert_eq!(names(&json(&set), "interface"), all);
     in_netns(&["restore", "--all"]);
@@ -640,4 +642,32 @@ fn whenever_set_or_restore_is_killed_restore_brings_everything_back() {
         run(host, "restore", &[]);
         assert_eq!(settings(host), before, "kill {times}");
     }
+}
+
+#[test]
+fn what_no_interface_can_have_is_refused_of_all() {
+    needs_root!();
+    let lab = lab();
+    let host = lab.a();
+    let of_all = |args: &[&str]| {
+        nicctl(&[&["set", "--all", "--netns", host.netns_name(), "--dry-run"], args].concat())
+    };
+    let (code, error) = failure(&of_all(&["ring.rx=100", "link.mtu=1400"]));
+    assert_eq!(code, 1, "{error}");
+    assert!(error.contains("no interface can have what is asked of ring.rx"), "{error}");
+    succeeded(of_all(&["link.mtu=1400"]));
+}
+
+#[test]
+fn a_name_with_an_equals_sign_is_a_name_wherever_it_stands() {
+    needs_root!();
+    let lab = lab();
+    let host = lab.a();
+    attached::rename(host, "a=b");
+    let in_netns =
+        |args: &[&str]| nicctl(&[args, &["--netns", host.netns_name(), "--dry-run"]].concat());
+    let said = succeeded(in_netns(&["set", "a=b", "a=b", "link.mtu=1400"]));
+    assert!(said.contains("link.mtu") || said.contains("mtu"), "{said}");
+    let (code, error) = failure(&in_netns(&["set", "a=b", "c=d"]));
+    assert_eq!(code, 2, "{error}");
 }

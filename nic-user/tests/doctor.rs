@@ -78,10 +78,55 @@ fn what_is_attached_and_what_was_set_is_told() {
     let output = document(&doctor(host, &["nic-b", "--json"]));
     let attach = findings(&output["interfaces"][0]["findings"], "attach");
     assert!(attach[0].starts_with("ok is attached in tc mode"), "{attach:?}");
-    let restore = "settings of nic-b (attach) can be given back: nicctl restore nic-b";
+    let restore = format!(
+        "settings of nic-b (attach) can be given back: nicctl restore nic-b --netns {}",
+        host.netns_name()
+    );
     let journals = findings(&output["machine"], "journals");
-    assert!(journals.iter().any(|found| found.ends_with(restore)), "{journals:?}");
+    assert!(journals.iter().any(|found| found.ends_with(&restore)), "{journals:?}");
     attached::run(host, "detach", &[]);
+}
+
+/// Where attach would put native programs, whatever the peer sends.
+#[test]
+fn the_build_is_the_one_that_attach_takes() {
+    needs_root!();
+    for mtu in [1500, 9000] {
+        let lab = Lab::new(Shape::default()).unwrap();
+        let host = lab.b();
+        // What arrives is as large as the peer's MTU.
+        lab.a().links(|links| links.set_mtu(lab.a().ifindex(), mtu)).unwrap();
+        let planned = attached::run(host, "attach", &["--mode", "native", "--dry-run", "--json"]);
+        let made = attached::run(host, "attach", &["--mode", "native", "--json"]);
+        let build = |text: &str| {
+            let document: Value = serde_json::from_str(text).unwrap();
+            document["interfaces"][0]["build"].clone()
+        };
+        assert_eq!(build(&planned), build(&made), "MTU {mtu}");
+        let output = document(&doctor(host, &["nic-b", "--json"]));
+        let told = &findings(&output["interfaces"][0]["findings"], "attach")[0];
+        let build = build(&made);
+        let build = format!("with the {} build", build.as_str().unwrap());
+        assert!(
+            told.starts_with("ok is attached in native mode") && told.contains(&build),
+            "{told}"
+        );
+        attached::run(host, "detach", &[]);
+    }
+}
+
+#[test]
+fn big_tcp_is_told_by_what_is_sent() {
+    needs_root!();
+    let lab = Lab::new(Shape::default()).unwrap();
+    let big_tcp = || {
+        let output = document(&doctor(lab.b(), &["nic-b", "--json"]));
+        findings(&output["interfaces"][0]["findings"], "big-tcp").remove(0)
+    };
+    assert!(big_tcp().starts_with("note off; "), "{}", big_tcp());
+    attached::run(lab.b(), "attach", &["--profile", "big-tcp"]);
+    assert!(big_tcp().ends_with("and TCP sends such"), "{}", big_tcp());
+    attached::run(lab.b(), "detach", &[]);
 }
 
 #[test]

@@ -13,7 +13,9 @@
 //!
 //! That is too much for every day: each twelfth call fails, with the error numbers in turn.
 //! `NICCTL_FAULTS=N` chooses other calls, or the same with other numbers; `NICCTL_FAULTS=all` lets
-//! each call fail in every way, which takes hours.
+//! each call fail in every way, which takes hours; `NICCTL_FAULTS=all:K/N` each N-th from the K-th
+//! on (from 0), in every way: the N parts can run beside each other, each with a bpffs, journals
+//! and namespaces of its own.
 
 mod attached;
 mod common;
@@ -293,9 +295,13 @@ fn interferences(calls: usize) -> Vec<(usize, Interference)> {
     let rest = [Interference::FailFromNowOn(libc::EIO), Interference::Kill];
     let all: Vec<Interference> = ERRNOS.into_iter().map(Interference::Fail).chain(rest).collect();
     let chosen = env::var("NICCTL_FAULTS").unwrap_or_default();
-    if chosen == "all" {
+    if let Some(part) = chosen.strip_prefix("all") {
+        let (first, step) = part.strip_prefix(':').map_or((0, 1), |part| {
+            let (first, step) = part.split_once('/').expect("all:K/N");
+            (first.parse().unwrap(), step.parse().unwrap())
+        });
         let every = |number| all.iter().map(move |&interference| (number, interference));
-        return (0..calls).flat_map(every).collect();
+        return (first..calls).step_by(step).flat_map(every).collect();
     }
     let seed: usize = chosen.parse().unwrap_or_default();
     let numbers = (seed % STRIDE..calls).step_by(STRIDE);

@@ -357,7 +357,7 @@ fn filters_whose_record_cannot_be_read_are_not_taken_for_none() {
     let refused = nicctl(&["detach", host.interface(), "--netns", host.netns_name()]);
     assert_eq!(exit_code(&refused), 1);
     let said = String::from_utf8(refused.stderr).unwrap();
-    assert!(said.contains("/record: ") && said.contains("fix: tc qdisc"), "{said}");
+    assert!(said.contains("/record: ") && said.contains(" tc qdisc del dev "), "{said}");
     assert_eq!(clsact(host), (true, true));
     fs::rename(&aside, &record).unwrap();
     run(host, "detach", &[]);

@@ -220,7 +220,7 @@ fn read(path: &Path) -> Result<Document> {
     let text = files::read(path, "results", MAX_RESULTS)?;
     serde_json::from_slice(&text).map_err(|error| {
         Error::failed(format!("read results {}: {error}", path.display()))
-            .with_fix("it must be what `nicctl bench --json` prints")
+            .with_fix("it must be what bench prints with --json")
     })
 }
 

@@ -7,7 +7,7 @@ use crate::{
     control::{KernelDevice, Origin},
     error::{Kind, Result},
     netlink::link::LinkInfo,
-    nic::{self, InterfaceName, Nic},
+    nic::{self, InterfaceName, Nic, setting::Group},
     report::json::{Failure, ForEach},
 };
 
@@ -31,7 +31,8 @@ pub(super) struct InterfacesArgs {
 impl InterfacesArgs {
     /// Goes to their network namespace.
     pub(super) fn enter(&self) -> Result<Chosen> {
-        Chosen::enter(&self.interfaces, self.all, self.netns.as_deref())
+        target::enter(self.netns.as_deref())?;
+        Chosen::of(&self.interfaces, self.all, self.netns.as_deref())
     }
 }
 
@@ -39,7 +40,7 @@ impl InterfacesArgs {
 #[derive(Debug, Args)]
 pub(super) struct InterfacesAndSettingsArgs {
     /// Interfaces, and behind them what to set to what: the first is an interface, and all up to
-    /// the first with a `=`
+    /// the first setting
     #[arg(value_name = "IFACE|GROUP.NAME=VALUE", required_unless_present = "all",
         value_parser = name::interface())]
     words: Vec<String>,
@@ -55,25 +56,45 @@ pub(super) struct InterfacesAndSettingsArgs {
 }
 
 impl InterfacesAndSettingsArgs {
-    fn split(&self) -> (&[String], &[String]) {
-        let is_setting = |(index, word): (usize, &String)| index > 0 && word.contains('=');
-        let first = self.words.iter().enumerate().position(is_setting);
-        self.words.split_at(if self.all { 0 } else { first.unwrap_or(self.words.len()) })
+    /// Goes to the network namespace of the interfaces; with them come the settings, as they were
+    /// written.
+    pub(super) fn enter(&self) -> Result<(Chosen, &[String])> {
+        target::enter(self.netns.as_deref())?;
+        let (names, settings) = self.words.split_at(self.names()?);
+        Ok((Chosen::of(names, self.all, self.netns.as_deref())?, settings))
     }
 
-    /// The settings, as they were written.
-    pub(super) fn settings(&self) -> &[String] {
-        self.split().1
+    /// How many words are interfaces: a `=` makes a setting of the others, unless that is the name of
+    /// an interface, and its beginning no group of settings.
+    fn names(&self) -> Result<usize> {
+        if self.all {
+            return Ok(0);
+        }
+        for (index, word) in self.words.iter().enumerate().skip(1) {
+            let is_setting = word.contains('=') && (begins_with_group(word) || !is_there(word)?);
+            if is_setting {
+                return Ok(index);
+            }
+        }
+        Ok(self.words.len())
     }
 
     /// Where they were said.
     pub(super) const fn origin(&self) -> Origin {
         if self.all { Origin::CommandLineForAll } else { Origin::CommandLine }
     }
+}
 
-    /// Goes to the network namespace of the interfaces.
-    pub(super) fn enter(&self) -> Result<Chosen> {
-        Chosen::enter(self.split().0, self.all, self.netns.as_deref())
+fn begins_with_group(word: &str) -> bool {
+    word.split_once('.').is_some_and(|(group, _)| group.parse::<Group>().is_ok())
+}
+
+fn is_there(name: &str) -> Result<bool> {
+    let Ok(name) = InterfaceName::new(name) else { return Ok(false) };
+    match nic::link(&name) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == Kind::NotFound => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
@@ -95,9 +116,8 @@ pub(super) enum Which {
 }
 
 impl Chosen {
-    /// Goes to the network namespace of the interfaces.
-    fn enter(names: &[String], all: bool, netns: Option<&str>) -> Result<Self> {
-        target::enter(netns)?;
+    /// Those of the network namespace where this process is by now.
+    fn of(names: &[String], all: bool, netns: Option<&str>) -> Result<Self> {
         let which = match names {
             _ if all => Which::All,
             [name] => Which::One(InterfaceName::new(name)?),
@@ -117,14 +137,8 @@ impl Chosen {
             Which::Several(names) => names,
             Which::All => return all(),
         };
-        let mut links: Vec<LinkInfo> = Vec::new();
-        for name in names {
-            let link = nic::link(name)?;
-            if links.iter().all(|known| known.ifindex != link.ifindex) {
-                links.push(link);
-            }
-        }
-        Ok(links)
+        let links = names.iter().map(nic::link).collect::<Result<Vec<_>>>()?;
+        Ok(target::each_once(links, |link| link.ifindex))
     }
 
     pub(super) fn devices(&self) -> Result<Vec<KernelDevice>> {

@@ -12,9 +12,13 @@ use serde::Serialize;
 
 use super::{guard, name, target};
 use crate::{
-    control::Journals,
+    command_line::CommandLine,
+    control::{Journals, pending::LONGEST},
     error::{Error, Result},
-    nic::{InterfaceName, Nic, identity, namespace},
+    nic::{
+        InterfaceName, Nic,
+        identity::{self, InterfaceId},
+    },
     offload::bpffs_path,
     report::json::{self, Version},
 };
@@ -57,48 +61,66 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let journals = Journals::system();
     // Whatever is too late is given back before anything else.
     let _lock = target::lock(&journals)?;
-    let mut confirmed = Vec::new();
-    for (name, id) in interfaces(&args.interfaces)? {
-        if journals.pending(id)?.is_some() {
-            journals.remove_pending(id)?;
-            confirmed.push(name);
-        } else if !args.interfaces.is_empty() {
-            return Err(nothing_waits(&format!(" of {name}")).into());
+    let (mut confirmed, mut first_error) = (Vec::new(), None);
+    for (name, id) in target::each_once(interfaces(&args.interfaces)?, |(_, id)| *id) {
+        match confirm(&name, id, &journals) {
+            Ok(true) => confirmed.push(name),
+            Ok(false) if args.interfaces.is_empty() => {}
+            Ok(false) => first_error = first_error.or(Some(nothing_waits(&format!(" of {name}")))),
+            Err(error) => first_error = first_error.or(Some(error)),
         }
     }
     if confirmed.is_empty() {
-        return Err(nothing_waits("").into());
+        return Err(first_error.unwrap_or_else(|| nothing_waits("")).into());
     }
     if args.json {
-        return Ok(json::write_pretty(out, &Document { version: Version, confirmed })?);
+        json::write_pretty(out, &Document { version: Version, confirmed })?;
+    } else {
+        confirmed.iter().try_for_each(|name| writeln!(out, "{name}: confirmed"))?;
     }
-    for name in confirmed {
-        writeln!(out, "{name}: confirmed")?;
-    }
-    Ok(())
+    first_error.map_or(Ok(()), |error| Err(error.into()))
 }
 
-fn interfaces(names: &[String]) -> Result<Vec<(String, identity::InterfaceId)>> {
+/// Keeps what waits of an interface; whether anything does.
+fn confirm(name: &str, id: InterfaceId, journals: &Journals) -> Result<bool> {
+    let Some(pending) = journals.pending(id)? else { return Ok(false) };
+    if pending.deadline.left()?.is_none() {
+        let file = journals.pending_file(id);
+        return Err(Error::failed(format!(
+            "{name}: it is too late to confirm, and what was changed is not given back"
+        ))
+        .with_fix(format!(
+            "nicctl restore {name}; or to keep {name} as it is now, remove {}",
+            file.display()
+        )));
+    }
+    journals.remove_pending(id)?;
+    Ok(true)
+}
+
+fn interfaces(names: &[String]) -> Result<Vec<(String, InterfaceId)>> {
     if names.is_empty() {
         return Ok(identity::all()?.into_iter().map(|it| (it.name, it.id)).collect());
     }
     let of = |name| {
         let nic = Nic::by_name(&InterfaceName::new(name)?)?;
-        Ok((nic.name().to_owned(), identity::InterfaceId::of(&nic.link)?))
+        Ok((nic.name().to_owned(), InterfaceId::of(&nic.link)?))
     };
     names.iter().map(of).collect()
 }
 
 fn nothing_waits(of: &str) -> Error {
-    Error::not_found(format!("nothing{of} waits to be confirmed"))
-        .with_fix("it may have been too late: `nicctl list` shows what is changed")
+    Error::not_found(format!("nothing{of} waits to be confirmed")).with_fix(format!(
+        "it may have been too late: {} shows what is changed",
+        CommandLine::nicctl("list").quoted()
+    ))
 }
 
 /// How to ask that changes are given back unless they are confirmed.
 #[derive(Clone, Copy, Debug, Default, ClapArgs)]
 pub(super) struct ConfirmArgs {
     /// Give everything back after so many seconds, unless `nicctl confirm` comes before
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86400))]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=i64::from(LONGEST)))]
     confirm: Option<u32>,
 }
 
@@ -155,9 +177,6 @@ pub(super) fn write_how(
     seconds: impl fmt::Display,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let option = namespace::option(netns);
-    writeln!(
-        out,
-        "{interface}: given back in {seconds} s, unless: nicctl confirm {interface}{option}"
-    )
+    let confirm = CommandLine::nicctl("confirm").on(interface).in_netns(netns);
+    writeln!(out, "{interface}: given back in {seconds} s, unless: {confirm}")
 }

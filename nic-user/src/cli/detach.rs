@@ -164,7 +164,13 @@ fn named(names: &[String], journals: &Journals) -> Result<Vec<Subject>> {
         }
         subjects.extend(former);
     }
-    Ok(subjects)
+    // One that is there is itself; of one that is gone, there may be pins and a journal.
+    let which = |it: &Subject| {
+        let place = it.presence.place().map(|place| place.id);
+        let slot = it.slot.as_ref().map(|slot| slot.key);
+        (place, slot, it.journal.as_ref().map(|noted| noted.key))
+    };
+    Ok(target::each_once(subjects, which))
 }
 
 /// What became of one interface.

@@ -33,10 +33,13 @@ pub(super) const CODES: [(u8, &str); 8] = [
     (Kind::NotMatched as u8, "the profile is not for the interface"),
 ];
 
+/// What help says in front of them.
+pub(super) const HEADING: &str = "Exit codes:";
+
 /// What help says about them.
 pub(super) fn help() -> String {
     let lines = CODES.map(|(code, meaning)| format!("\n  {code}  {meaning}"));
-    format!("Exit codes:{}", lines.concat())
+    format!("{HEADING}{}", lines.concat())
 }
 
 /// Something was changed, or is to be, and that was asked.

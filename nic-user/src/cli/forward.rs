@@ -12,13 +12,14 @@ use std::{
 
 use super::{name, signals, target};
 use crate::{
+    command_line::CommandLine,
     error::{Error, Result},
     forward::{
         self, Counts, Forwarder, InKernel, InRings, Layer, LoopWatch,
         model::Document,
         text::{self, Numbers},
     },
-    nic::{InterfaceName, Nic, namespace},
+    nic::{InterfaceName, Nic},
     offload,
     report::{json, style::Style, terminal::say},
 };
@@ -119,7 +120,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     signals::on_end(move || wanted.store(true, Ordering::Relaxed))?;
     let layer = if args.l3 { Layer::Packets } else { Layer::Frames };
     if layer == Layer::Packets {
-        say_if_not_routing(args.netns.as_deref());
+        say_if_not_routing();
     }
     let nics = [&first, &second];
     let mut forwarder: Box<dyn Forwarder> = if args.in_kernel {
@@ -157,16 +158,16 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
 }
 
 /// Says that the kernel routes nothing, and so nothing is routed here.
-fn say_if_not_routing(netns: Option<&str>) {
-    let inside = netns.map(|name| format!("ip netns exec {name} ")).unwrap_or_default();
+fn say_if_not_routing() {
     for (routes, version, sysctl) in [
         (forward::routes_ipv4(), "IPv4", "net.ipv4.ip_forward"),
         (forward::routes_ipv6(), "IPv6", "net.ipv6.conf.all.forwarding"),
     ] {
         if !routes {
+            let route = CommandLine::networking(&["sysctl", "-w"]).on(format_args!("{sysctl}=1"));
             say(format_args!(
                 "this host does not route {version}: all of it goes to the kernel\n  \
-                 fix: {inside}sysctl -w {sysctl}=1"
+                 fix: {route}"
             ));
         }
     }
@@ -220,10 +221,9 @@ impl<'a> FrameWatch<'a> {
     }
 
     /// The command that does the same through rings.
-    fn through_rings(&self) -> String {
-        let Args { first, second, netns, .. } = self.args;
-        let option = namespace::option(netns.as_deref());
-        format!("nicctl forward {first} {second}{option}")
+    fn through_rings(&self) -> CommandLine {
+        let Args { first, second, l3, .. } = self.args;
+        CommandLine::nicctl("forward").on(first).on(second).option_if(*l3, "--l3")
     }
 }
 
@@ -232,7 +232,7 @@ const fn is_not_taken(counts: &Counts) -> bool {
     counts.dropped.not_taken > counts.packets / 2
 }
 
-fn say_not_taken(name: &str, through_rings: &str) {
+fn say_not_taken(name: &str, through_rings: &CommandLine) {
     say(format_args!(
         "{name} does not take what XDP hands it: a veth does if its peer has GRO on, and rings need \
          nothing of it\n  \
@@ -247,7 +247,7 @@ const fn has_unfinished(counts: &Counts) -> bool {
     counts.unfinished >= MANY && counts.unfinished * SHARE > counts.packets
 }
 
-fn say_unfinished(name: &str, through_rings: &str) {
+fn say_unfinished(name: &str, through_rings: &CommandLine) {
     say(format_args!(
         "TCP and UDP arrive at {name} without checksums, which their sender left to its device: \
          whoever gets them drops them; rings fill them in\n  \

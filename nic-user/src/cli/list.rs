@@ -195,7 +195,6 @@ fn table(document: &Document, out: &mut dyn Write) -> io::Result<()> {
         ("IN", Align::Right),
         ("OUT", Align::Right),
         ("SET", Align::Right),
-        ("VERSION", Align::Left),
     ]);
     let none = || "-".to_owned();
     let id = |id: Option<u32>| id.map_or_else(none, |id| id.to_string());
@@ -208,27 +207,31 @@ fn table(document: &Document, out: &mut dyn Write) -> io::Result<()> {
             entry.name.clone(),
             entry.netns.clone().unwrap_or_else(none),
             if entry.stale { "gone" } else { entry.mode }.to_owned(),
-            entry.attached_at.clone(),
+            to_the_minute(&entry.attached_at),
             id(entry.xdp_program),
             id(entry.ingress_program),
             id(entry.egress_program),
             set.map_or_else(none, |set| set.to_string()),
-            entry.object_version.clone(),
         ]);
     }
     for broken in unreadable {
         let netns = broken.netns.clone().unwrap_or_else(none);
         let mode = "unreadable".to_owned();
         let name = broken.name.clone();
-        table.push([name, netns, mode, none(), none(), none(), none(), none(), none()]);
+        table.push([name, netns, mode, none(), none(), none(), none(), none()]);
     }
     for Changed { name, netns, count, gone, .. } in without {
         let mode = if *gone { "gone".to_owned() } else { none() };
         let (name, netns) = (name.clone(), netns.clone().unwrap_or_else(none));
         let set = count.to_string();
-        table.push([name, netns, mode, none(), none(), none(), none(), set, none()]);
+        table.push([name, netns, mode, none(), none(), none(), none(), set]);
     }
     table.write(out, Style::for_stdout())?;
+    for Entry { name, object_version, .. } in interfaces {
+        if object_version != env!("CARGO_PKG_VERSION") {
+            writeln!(out, "{name}: attached by nicctl {object_version}")?;
+        }
+    }
     for Broken { name, reason, .. } in unreadable {
         writeln!(out, "{name}: {reason}")?;
     }
@@ -238,6 +241,11 @@ fn table(document: &Document, out: &mut dyn Write) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// `YYYY-MM-DDThh:mmZ`: the table fits into 80 columns.
+fn to_the_minute(time: &str) -> String {
+    time.rsplit_once(':').map_or_else(|| time.to_owned(), |(minutes, _)| format!("{minutes}Z"))
 }
 
 impl From<Unreadable> for Broken {

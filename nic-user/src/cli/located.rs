@@ -96,7 +96,7 @@ pub(super) fn named(names: &[String], netns: Option<&str>) -> Result<Vec<Located
             Ok(Some(attachment)) => {
                 Ok(Located { attachment, name, netns: netns.map(str::to_owned) })
             }
-            Ok(None) => Err(target::not_attached(&name, netns)),
+            Ok(None) => Err(target::not_attached(&name)),
             Err(error) => Err(error.while_doing(name)),
         })
         .collect()

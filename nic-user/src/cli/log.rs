@@ -12,6 +12,7 @@ use super::{
     name, target,
 };
 use crate::{
+    command_line::CommandLine,
     error::{Error, Result},
     offload,
     report::json::{self, Version},
@@ -73,12 +74,17 @@ fn logged(attachments: Vec<Located>) -> Result<Vec<Located>> {
         (false, _) => Ok(logged),
         (true, Some(first)) => {
             Err(Error::not_found(format!("{} was attached without --log", first.name))
-                .with_fix(format!("nicctl attach {} --log", first.name)))
+                .with_fix(attach(&first.name, first.netns.as_deref())))
         }
         (true, None) => {
-            Err(Error::not_found("nothing is attached").with_fix("nicctl attach IFACE --log"))
+            Err(Error::not_found("nothing is attached").with_fix("attach to interfaces with --log"))
         }
     }
+}
+
+/// The command that makes an interface log.
+fn attach(name: &str, netns: Option<&str>) -> CommandLine {
+    CommandLine::nicctl("attach").on(name).option("--log").in_netns(netns)
 }
 
 /// Prints the messages of all of them as they come, until interrupted.

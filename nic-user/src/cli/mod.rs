@@ -17,6 +17,7 @@ mod located;
 mod log;
 mod man;
 mod name;
+mod place;
 mod plan;
 mod policy;
 mod restore;
@@ -38,6 +39,7 @@ use std::{
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::{
+    command_line,
     error::{Error, Kind},
     offload,
     report::terminal::Terminal,
@@ -118,6 +120,7 @@ impl Command {
 pub fn main() -> ExitCode {
     let cli = command().try_get_matches().and_then(|matches| {
         let name = matches.subcommand_name().unwrap_or_default().to_owned();
+        command_line::printed_at(place::of(&matches));
         Ok((name, asks_for_json(&matches), Cli::from_arg_matches(&matches)?))
     });
     let code = match (offload::refuse_those_of_a_file(), cli) {

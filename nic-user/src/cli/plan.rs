@@ -41,13 +41,13 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
-    if args.of.settings().is_empty() && args.profile.is_none() {
+    let (chosen, words) = args.of.enter()?;
+    if words.is_empty() && args.profile.is_none() {
         return Err(Error::usage("nothing to plan")
             .with_fix("name settings behind the interfaces, as in ring.rx=max, or a --profile")
             .into());
     }
-    let asked = wanted::from_arguments(args.of.settings(), &args.of.origin())?;
-    let chosen = args.of.enter()?;
+    let asked = wanted::from_arguments(words, &args.of.origin())?;
     let profile = args.profile.as_deref().map(Profile::load).transpose()?;
     let wish = |device: &KernelDevice| -> Result<Desired> {
         let of_profile = profile.as_ref().map(|profile| settings::profile(profile, device));

@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     bench::cards,
+    command_line::CommandLine,
     control::{
         self, Journals, KernelDevice, Restored, Undo, Whose,
         model::{Besides, RestoreDocument},
@@ -15,13 +16,12 @@ use crate::{
     },
     error::{Error, Kind, Result},
     nic::{InterfaceName, Nic, identity::InterfaceId},
-    offload::Lock,
     report::{
         json::{self, Failure, ForEach},
         style::Style,
     },
     transaction::{
-        self, Scope, SettingsLeft, Subject, Wanted,
+        self, Lock, Scope, SettingsLeft, Subject, Wanted,
         subject::{self, Found},
     },
 };
@@ -65,10 +65,8 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     };
     let restoring = Restoring { args, lock, journals };
     let outcomes = match &chosen.which {
-        Which::One(name) => vec![(name.to_string(), restoring.named(name))],
-        Which::Several(names) => {
-            names.iter().map(|name| (name.to_string(), restoring.named(name))).collect()
-        }
+        Which::One(name) => restoring.named(std::slice::from_ref(name)),
+        Which::Several(names) => restoring.named(names),
         Which::All => restoring.all()?,
     };
     if let (Which::One(_), [(_, Err(error))]) = (&chosen.which, &outcomes[..]) {
@@ -95,17 +93,30 @@ struct Outcome {
 struct Restoring<'a> {
     args: &'a Args,
     /// Held where anything is done.
-    lock: Option<Lock>,
+    lock: Option<Lock<'a>>,
     journals: &'a Journals,
 }
 
 impl Restoring<'_> {
-    fn named(&self, name: &InterfaceName) -> Result<Outcome> {
+    fn named(&self, names: &[InterfaceName]) -> Vec<(String, Result<Outcome>)> {
+        let found = names.iter().map(|name| (name.to_string(), self.find(name)));
+        let which = |(name, nic): &(String, Result<Nic>)| match nic {
+            Ok(nic) => Ok(nic.ifindex()),
+            Err(_) => Err(name.clone()),
+        };
+        let found = target::each_once(found, which).into_iter();
+        found.map(|(name, nic)| (name, nic.and_then(|nic| self.restore(nic)))).collect()
+    }
+
+    fn find(&self, name: &InterfaceName) -> Result<Nic> {
         if self.lock.is_some() {
             // It may be where a bench that was killed had taken it.
             cards::give_back_with(name.as_str())?;
         }
-        let nic = Nic::by_name(name).map_err(|error| of_gone(error, name, self.journals))?;
+        Nic::by_name(name).map_err(|error| of_gone(error, name, self.journals))
+    }
+
+    fn restore(&self, nic: Nic) -> Result<Outcome> {
         let mut device = KernelDevice::new(nic)?;
         let was_unconfirmed = self.take_back(device.id())?;
         let restored = self.give_back(&mut device)?;
@@ -167,7 +178,10 @@ fn of_gone(error: Error, name: &InterfaceName, journals: &Journals) -> Error {
     if !is_former {
         return error;
     }
-    error.with_fix("its settings are gone with it; their journal goes with: nicctl detach --gone")
+    error.with_fix(format!(
+        "its settings are gone with it; their journal goes with: {}",
+        CommandLine::nicctl("detach").option("--gone").everywhere().quoted()
+    ))
 }
 
 fn report(

@@ -38,13 +38,13 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
-    if args.of.settings().is_empty() {
+    let (chosen, words) = args.of.enter()?;
+    if words.is_empty() {
         return Err(Error::usage("nothing to set")
             .with_fix("name settings behind the interfaces, as in: ring.rx=max")
             .into());
     }
-    let desired = wanted::from_arguments(args.of.settings(), &args.of.origin())?;
-    let chosen = args.of.enter()?;
+    let desired = wanted::from_arguments(words, &args.of.origin())?;
     let wish = |_: &_| Ok(desired.clone());
     settings::carry_out(&chosen, &wish, &Owner::Set, &args.options, out)
 }

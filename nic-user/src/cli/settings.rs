@@ -16,7 +16,7 @@ use crate::{
         model::{ApplyDocument, PlanDocument},
         text,
     },
-    error::{Kind, Result},
+    error::{Error, Kind, Result},
     report::{json, style::Style},
     transaction::{self, Manner, Present, Subject, Wanted, subject},
 };
@@ -52,8 +52,20 @@ pub(super) fn plans(
     }
     match passed_over {
         Some(error) if planned.is_empty() => Err(error),
-        _ => Ok(planned),
+        _ => refuse_what_none_has(&planned).map(|()| planned),
     }
+}
+
+/// What is asked of all interfaces may be left out on some of them, not on each.
+fn refuse_what_none_has(planned: &[(KernelDevice, Plan)]) -> Result<()> {
+    let left_out = planned.iter().map(|(_, plan)| plan.left_out.clone());
+    let by_all = left_out.reduce(|all, of_one| &all & &of_one).unwrap_or_default();
+    if by_all.is_empty() {
+        return Ok(());
+    }
+    let names = by_all.into_iter().collect::<Vec<_>>().join(", ");
+    Err(Error::failed(format!("no interface can have what is asked of {names}"))
+        .with_fix("nicctl plan with one of their names says why"))
 }
 
 fn plan(device: &mut KernelDevice, desired: &Desired, journals: &Journals) -> Result<Plan> {
@@ -66,7 +78,7 @@ fn plan(device: &mut KernelDevice, desired: &Desired, journals: &Journals) -> Re
     let obtained = journal.map(|journal| journal.obtained).unwrap_or_default();
     let current = device.read()?;
     let Present { xdp, limits } = Present::on(device.nic())?;
-    let around = &device.surroundings();
+    let around = &device.surroundings()?;
     let context =
         Context { identity: &identity, xdp, limits: &limits, around, obtained: &obtained };
     control::plan(desired, &current, &context)

@@ -1,16 +1,15 @@
 //! From names on the command line to interfaces.
 
+use std::collections::BTreeSet;
+
 use crate::{
+    command_line::CommandLine,
     control::Journals,
     error::{Error, Kind, Result},
-    nic::{
-        self, InterfaceName, Nic,
-        namespace::{self, NetNs},
-        resolve,
-    },
-    offload::{Lock, Slot},
+    nic::{self, InterfaceName, Nic, namespace::NetNs, resolve},
+    offload::Slot,
     report::terminal::say,
-    transaction::{self, Scope, Subject, TakenBack, subject},
+    transaction::{self, Lock, Scope, Subject, TakenBack, subject},
 };
 
 /// Goes to the network namespace of that name, with everything this process does from now on.
@@ -21,27 +20,29 @@ pub(super) fn enter(netns: Option<&str>) -> Result<()> {
 /// The interfaces that `names` stand for, each once: a bond, VLAN or team stands for what is below
 /// it. With them come sentences about every such step.
 pub(super) fn interfaces(names: &[String]) -> Result<(Vec<Nic>, Vec<String>)> {
-    let mut nics: Vec<Nic> = Vec::new();
-    let mut notes = Vec::new();
+    let (mut nics, mut notes) = (Vec::new(), Vec::new());
     for name in names {
         let nic = Nic::by_name(&InterfaceName::new(name)?)?;
         let resolved = resolve::resolve(&nic.link, &nic::links()?)?;
         notes.extend(resolved.steps.iter().map(ToString::to_string));
         if resolved.targets == [nic.ifindex()] {
-            push(&mut nics, nic);
+            nics.push(nic);
             continue;
         }
         for ifindex in resolved.targets {
-            push(&mut nics, Nic::by_index(ifindex)?);
+            nics.push(Nic::by_index(ifindex)?);
         }
     }
-    Ok((nics, notes))
+    Ok((each_once(nics, Nic::ifindex), notes))
 }
 
-fn push(nics: &mut Vec<Nic>, nic: Nic) {
-    if nics.iter().all(|known| known.ifindex() != nic.ifindex()) {
-        nics.push(nic);
-    }
+/// Each of them once, whatever names it was called by: the first of those with the same key.
+pub(super) fn each_once<T, K: Ord>(
+    all: impl IntoIterator<Item = T>,
+    key: impl Fn(&T) -> K,
+) -> Vec<T> {
+    let mut known = BTreeSet::new();
+    all.into_iter().filter(|one| known.insert(key(one))).collect()
 }
 
 /// The slots that `names` stand for: of interfaces in the present namespace, or of ones that were
@@ -66,7 +67,7 @@ pub(super) fn slots(names: &[String]) -> Result<Vec<(String, Slot)>> {
             Err(error) => return Err(error),
         }
     }
-    Ok(slots)
+    Ok(each_once(slots, |(_, slot)| slot.key))
 }
 
 /// Interfaces of the present namespace, or that were there, and were called `name` when nicctl
@@ -77,15 +78,14 @@ pub(super) fn recorded(name: &str) -> Result<Vec<Subject>> {
 }
 
 /// The error for an interface that nothing is attached to.
-pub(super) fn not_attached(name: &str, netns: Option<&str>) -> Error {
-    let option = namespace::option(netns);
+pub(super) fn not_attached(name: &str) -> Error {
     Error::not_found(format!("nothing is attached to {name}"))
-        .with_fix(format!("nicctl attach {name}{option}"))
+        .with_fix(CommandLine::nicctl("attach").on(name))
 }
 
 /// Waits until nobody else changes anything, and gives back what was not confirmed in time.
-pub(super) fn lock(journals: &Journals) -> Result<Lock> {
-    let lock = transaction::lock(journals, say_waiting)?;
+pub(super) fn lock(journals: &Journals) -> Result<Lock<'_>> {
+    let lock = transaction::lock(journals, &say_waiting)?;
     for (name, taken_back) in transaction::take_back_overdue(&lock, journals)? {
         match taken_back {
             Ok(TakenBack::Gone) => {}

@@ -50,8 +50,12 @@ pub trait Device {
     fn identity(&self) -> Identity;
 
     /// What limits its settings besides its driver.
-    fn surroundings(&self) -> Surroundings {
-        Surroundings::default()
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read.
+    fn surroundings(&self) -> Result<Surroundings> {
+        Ok(Surroundings::default())
     }
 
     /// Speed of its link in Mbit/s, where it has one.

@@ -5,6 +5,7 @@
 //! so that there is always either the old or the new one.
 
 mod first;
+mod lock;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,14 +14,20 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use nix::{
+    errno::Errno,
+    unistd::{AccessFlags, access},
+};
 use serde::{Deserialize, Serialize};
 
+pub use self::lock::Lock;
 use super::{
     device::Identity,
     kept::{Kept, Owner},
     plan::Plan,
 };
 use crate::{
+    command_line::CommandLine,
     error::{Error, Result},
     nic::{
         identity::InterfaceKey,
@@ -154,6 +161,29 @@ impl Journals {
         Self::new(SYSTEM_DIR)
     }
 
+    /// Whether they could be written: in their folder, or in the one that it would be made in.
+    ///
+    /// # Errors
+    ///
+    /// Why not.
+    pub fn check_writable(&self) -> Result<()> {
+        let there = self.dir.ancestors().find(|folder| folder.exists());
+        let folder = there.unwrap_or_else(|| Path::new("/"));
+        access(folder, AccessFlags::W_OK).map_err(|errno| {
+            let error =
+                Error::io(format!("write journals to {}", self.dir.display()), &errno.into());
+            match errno {
+                Errno::EROFS => error.with_fix(format!(
+                    "make it writable, or let them be lost when the machine stops: {}",
+                    CommandLine::other(&["mount", "-t", "tmpfs", "-o", "mode=0700", "tmpfs"])
+                        .on(self.dir.display())
+                        .quoted()
+                )),
+                _ => error,
+            }
+        })
+    }
+
     /// The journal of an interface, if nicctl has changed anything on it since the machine was
     /// started.
     ///
@@ -251,12 +281,13 @@ impl Journals {
         durability: Durability,
     ) -> io::Result<()> {
         let new = path.with_extension(UNFINISHED);
-        let mut file = trusted::create(&new)?;
-        file.write_all(&serde_json::to_vec_pretty(document)?)?;
-        if durability == Durability::Synced {
-            file.sync_all()?;
+        let bytes = serde_json::to_vec_pretty(document)?;
+        let replaced = write_new(&new, &bytes, durability).and_then(|()| fs::rename(&new, path));
+        if replaced.is_err() {
+            // Whoever has the lock next would clear it away, but there may be nobody for long.
+            let _ = fs::remove_file(&new);
         }
-        fs::rename(&new, path)?;
+        replaced?;
         match durability {
             Durability::Synced => self.sync_dir(),
             Durability::Lazy => Ok(()),
@@ -284,13 +315,11 @@ impl Journals {
 
     /// Removes a file; that there is none is a success.
     pub(super) fn remove_file(&self, path: &Path) -> Result<()> {
-        let removed = match fs::remove_file(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            removed => removed,
-        };
-        // Nothing is left of nicctl where nothing is left to restore.
-        let _ = fs::remove_dir(&self.dir);
-        removed.map_err(|error| Error::io(format!("remove journal {}", path.display()), &error))
+        match fs::remove_file(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed
+                .map_err(|error| Error::io(format!("remove journal {}", path.display()), &error)),
+        }
     }
 
     fn sync_dir(&self) -> io::Result<()> {
@@ -308,6 +337,15 @@ impl Journals {
     /// Where the file of this name is.
     pub(super) fn file(&self, name: &str) -> PathBuf {
         self.dir.join(name)
+    }
+}
+
+fn write_new(path: &Path, bytes: &[u8], durability: Durability) -> io::Result<()> {
+    let mut file = trusted::create(path)?;
+    file.write_all(bytes)?;
+    match durability {
+        Durability::Synced => file.sync_all(),
+        Durability::Lazy => Ok(()),
     }
 }
 
@@ -413,7 +451,13 @@ mod tests {
     fn plan(touched: &[(&str, u64)]) -> Plan {
         let touched =
             touched.iter().map(|(key, value)| (key.parse().unwrap(), (*value).into())).collect();
-        Plan { identity: identity(), steps: Vec::new(), notes: Vec::new(), touched }
+        Plan {
+            identity: identity(),
+            steps: Vec::new(),
+            notes: Vec::new(),
+            touched,
+            left_out: BTreeSet::new(),
+        }
     }
 
     fn journals() -> (TempDir, Journals) {

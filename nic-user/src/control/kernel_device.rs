@@ -95,7 +95,7 @@ impl Device for KernelDevice {
         self.identity.clone()
     }
 
-    fn surroundings(&self) -> Surroundings {
+    fn surroundings(&self) -> Result<Surroundings> {
         Surroundings::of(&self.nic)
     }
 

@@ -15,6 +15,7 @@ use super::{
     device::{Device, Identity},
     give_back::{GivenBack, give_back},
     journal::{self, Durability, Journal, Journals, Phase},
+    kernel_device::boot_id,
     plan::Plan,
 };
 use crate::{
@@ -30,6 +31,9 @@ const VERSION: u32 = 1;
 
 /// What the name of the file ends in.
 const SUFFIX: &str = ".pending";
+
+/// The most seconds that there can be to confirm a change: a day.
+pub const LONGEST: u32 = 86400;
 
 /// Until when somebody has to confirm: seconds since the machine was started, also those that it
 /// slept (`CLOCK_BOOTTIME`).
@@ -134,6 +138,15 @@ impl Pending {
         self.identity.boot_id == boot_id
     }
 
+    /// No change of this boot waits longer than one can be made to.
+    fn check_deadline(self) -> Result<Result<Self, String>> {
+        let is_too_far = self.deadline > Deadline::within(LONGEST)?;
+        Ok(match is_too_far && self.is_of(&boot_id()?) {
+            true => Err(format!("it is damaged: it would wait for more than {LONGEST} s")),
+            false => Ok(self),
+        })
+    }
+
     /// Makes the settings what they were, and the journal with them; but what somebody else has
     /// changed since stays, and in the journal. With what was given back come those settings.
     ///
@@ -191,7 +204,7 @@ impl Journals {
     ///
     /// It cannot be read, is damaged, or was written by another version.
     pub fn pending(&self, interface: InterfaceId) -> Result<Option<Pending>> {
-        load(&self.pending_path(interface))
+        load(&self.pending_file(interface))
     }
 
     /// Of all interfaces, and why it cannot be read.
@@ -204,13 +217,18 @@ impl Journals {
         Ok(names.filter_map(|name| load(&self.file(&name)).transpose()).collect())
     }
 
+    /// The file of what waits of this interface. Without it, what is changed stays.
+    pub fn pending_file(&self, interface: InterfaceId) -> PathBuf {
+        self.file(&format!("{}{SUFFIX}", InterfaceKey::Id(interface)))
+    }
+
     /// Writes it down.
     ///
     /// # Errors
     ///
     /// The folder cannot be written.
     pub fn save_pending(&self, pending: &Pending) -> Result<()> {
-        self.write(&self.pending_path(pending.identity.id), pending, Durability::Synced)
+        self.write(&self.pending_file(pending.identity.id), pending, Durability::Synced)
     }
 
     /// It waits no more.
@@ -219,21 +237,21 @@ impl Journals {
     ///
     /// The folder cannot be written.
     pub fn remove_pending(&self, interface: InterfaceId) -> Result<()> {
-        self.remove_file(&self.pending_path(interface))
-    }
-
-    fn pending_path(&self, interface: InterfaceId) -> PathBuf {
-        self.file(&format!("{}{SUFFIX}", InterfaceKey::Id(interface)))
+        self.remove_file(&self.pending_file(interface))
     }
 }
 
 fn load(path: &Path) -> Result<Option<Pending>> {
     let Some(bytes) = journal::read(path)? else { return Ok(None) };
-    let read = serde_json::from_slice(&bytes).map_err(|error| error.to_string());
+    let read = serde_json::from_slice(&bytes).map_err(|error| format!("it is damaged: {error}"));
     let read = read.and_then(|pending: Pending| match pending.version {
         VERSION => Ok(pending),
         other => Err(format!("its format is {other}; this nicctl knows {VERSION}")),
     });
+    let read = match read {
+        Ok(pending) => pending.check_deadline()?,
+        Err(why) => Err(why),
+    };
     read.map(Some).map_err(|why| {
         Error::failed(format!("read {}: {why}", path.display())).with_fix(format!(
             "what waits to be confirmed there stays as it is if you remove {}",

@@ -6,7 +6,7 @@ mod planner;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -96,6 +96,8 @@ pub struct Plan {
     pub notes: Vec<String>,
     /// What everything is now that the steps change, or may change besides.
     pub touched: BTreeMap<Key, Value>,
+    /// What was asked of all interfaces by name, and this one cannot have.
+    pub left_out: BTreeSet<String>,
 }
 
 impl Plan {
@@ -106,7 +108,13 @@ impl Plan {
 
     /// A plan that leaves everything as it is.
     pub const fn nothing(identity: Identity) -> Self {
-        Self { identity, steps: Vec::new(), notes: Vec::new(), touched: BTreeMap::new() }
+        Self {
+            identity,
+            steps: Vec::new(),
+            notes: Vec::new(),
+            touched: BTreeMap::new(),
+            left_out: BTreeSet::new(),
+        }
     }
 
     /// The interface as it will be, as far as XDP has to do with it.
@@ -169,7 +177,7 @@ pub fn plan(desired: &Desired, current: &Settings, context: &Context<'_>) -> Res
     planner.check_features(desired);
     planner.find_contradictions(desired);
     planner.warn();
-    planner.finish()
+    planner.finish(desired)
 }
 
 /// Puts every queue or interrupt in the place of `rx-*`, unless it is asked for by its own name.

@@ -8,6 +8,7 @@ use super::{
     plan::{Change, Plan},
     undo::{Foreign, Restored},
 };
+use crate::command_line::CommandLine;
 use crate::report::style::Style;
 
 /// Writes what would be done.
@@ -164,7 +165,8 @@ pub fn write_restored(restored: &Restored, out: &mut dyn Write, style: Style) ->
         writeln!(
             out,
             "note: {key} is {is}, and nicctl had made it {made}: left to whoever changed it; \
-             `nicctl restore {name} --force` makes it {was}"
+             {} makes it {was}",
+            CommandLine::nicctl("restore").on(name).option("--force").quoted()
         )?;
     }
     Ok(())

@@ -1,20 +1,24 @@
 //! One interface: its driver, and what XDP and the control plane meet there.
 
-use std::fs;
+use std::{collections::BTreeMap, fs, io};
 
 use nic_common::policy::CopyPolicy;
 
 use super::{Check, Finding, Found, Refusal, Status, examine, machine};
 use crate::{
+    command_line::CommandLine,
     control::Journals,
     error::Result,
-    netlink::{link::XdpMode, netdev::Netdev},
+    netlink::{IfSupported, link::XdpMode, netdev::Netdev},
     nic::{
-        self, Nic, preflight, resolve,
+        self, Nic,
+        cpus::CpuSet,
+        interrupts::Interrupt,
+        preflight, resolve,
         settings::{self, Survey},
-        sysfs::Sysfs,
+        sysfs::{Sysfs, if_there},
     },
-    offload::{Effect, Hooks, ModeWanted, Options},
+    offload::{self, Build, Effect, Hooks, ModeWanted, Options},
     transaction,
 };
 
@@ -26,15 +30,17 @@ pub struct Interface {
     /// Its settings, and what serves its queues.
     pub survey: Survey,
     /// How a bond, VLAN or team is resolved to the interfaces below it.
-    pub below: Vec<String>,
+    pub below: Result<Vec<String>, Refusal>,
     /// What attaching would come to.
     pub attach: Result<Attach, Refusal>,
     /// What stands in the way of native XDP.
     pub native: Vec<preflight::Finding>,
     /// Whether the driver counts for each queue, as all drivers that do.
-    pub counts_queues: bool,
+    pub counts_queues: Result<bool, Refusal>,
     /// The type of its group of devices, if an IOMMU has it.
-    pub iommu: Option<String>,
+    pub iommu: Result<Option<String>, Refusal>,
+    /// The CPUs that run.
+    pub cpus: Result<Vec<u32>, Refusal>,
 }
 
 /// What attaching would come to.
@@ -46,6 +52,8 @@ pub struct Attach {
     pub why: Option<String>,
     /// The settings that would be changed for it, and what to.
     pub settings: Vec<String>,
+    /// What is attached already, unless it is that.
+    pub instead_of: Option<String>,
     /// Whether something of nicctl is attached already.
     pub again: bool,
 }
@@ -60,20 +68,22 @@ impl Interface {
         let survey = settings::survey(nic.link.clone())?;
         let resolved = resolve::resolve(&nic.link, &nic::links()?);
         let counters = Netdev::open().and_then(|mut netdev| netdev.queue_counters(nic.ifindex()));
-        let group = Sysfs::of(&nic.link).ok().and_then(|sysfs| {
-            let mut devices = sysfs.devices().ok()?.into_iter();
-            devices.find_map(|device| fs::read_to_string(device.join("iommu_group/type")).ok())
-        });
+        let iommu = iommu_type(&nic).map_err(Refusal::from);
+        let below =
+            resolved.map(|resolved| resolved.steps.iter().map(ToString::to_string).collect());
         Ok(Self {
             survey,
-            below: resolved.map_or_else(
-                |_| Vec::new(),
-                |resolved| resolved.steps.iter().map(ToString::to_string).collect(),
-            ),
+            below: below.map_err(Refusal::from),
             attach: attach(nic.clone(), journals).map_err(Refusal::from),
             native: preflight::xdp_findings(&nic, XdpMode::Native),
-            counts_queues: counters.is_ok_and(|counters| !counters.is_empty()),
-            iommu: group.map(|kind| kind.trim_end().to_owned()),
+            counts_queues: counters
+                .if_supported()
+                .map(|counters| counters.is_some_and(|counters| !counters.is_empty()))
+                .map_err(Refusal::from),
+            iommu,
+            cpus: CpuSet::online()
+                .map(|cpus| cpus.unwrap_or_default().iter().collect())
+                .map_err(Refusal::from),
             nic,
         })
     }
@@ -82,6 +92,17 @@ impl Interface {
     pub fn examine(&self) -> Vec<Finding> {
         examine(CHECKS, self)
     }
+}
+
+/// The type of the group of the nearest device that is in one.
+fn iommu_type(nic: &Nic) -> io::Result<Option<String>> {
+    for device in Sysfs::of(&nic.link)?.devices()? {
+        let kind = if_there(fs::read_to_string(device.join("iommu_group/type")))?;
+        if let Some(kind) = kind {
+            return Ok(Some(kind.trim_end().to_owned()));
+        }
+    }
+    Ok(None)
 }
 
 fn attach(nic: Nic, journals: &Journals) -> Result<Attach> {
@@ -93,14 +114,24 @@ fn attach(nic: Nic, journals: &Journals) -> Result<Attach> {
         clsact: false,
         for_rings: false,
     };
+    let current = offload::attachment_of(&nic)?;
     let planned = transaction::plan(nic, None, &options, journals)?;
     let changes = planned.settings.changes();
     Ok(Attach {
         hooks: planned.programs.hooks,
         why: planned.programs.why,
         settings: changes.map(|change| format!("{} {}", change.key, change.to)).collect(),
-        again: planned.programs.effect != Effect::Attached,
+        instead_of: current
+            .filter(|_| planned.programs.effect == Effect::Upgraded)
+            .map(|current| described(current.state(), current.build())),
+        again: planned.programs.effect == Effect::Unchanged,
     })
+}
+
+/// `native mode, with the frags build`.
+fn described(mode: &str, build: Option<Build>) -> String {
+    let build = build.map(|build| format!(", with the {} build", build.name()));
+    format!("{mode} mode{}", build.unwrap_or_default())
 }
 
 const CHECKS: &[Check<Interface>] = &[
@@ -145,13 +176,16 @@ fn link(interface: &Interface) -> Vec<Found> {
             .fix("look at the cable, and at the other end"),
         (false, _) => Found::note("down")
             .blocks("traffic; some drivers refuse settings")
-            .fix(format!("ip link set dev {} up", link.name)),
+            .fix(CommandLine::networking(&["ip", "link", "set", "dev", &link.name, "up"])),
     }]
 }
 
 fn stacked(interface: &Interface) -> Vec<Found> {
     let note = |step: &String| Found::note(step).blocks("attaching to itself");
-    interface.below.iter().map(note).collect()
+    match &interface.below {
+        Ok(below) => below.iter().map(note).collect(),
+        Err(unread) => unread.unread(),
+    }
 }
 
 fn attaching(interface: &Interface) -> Vec<Found> {
@@ -159,11 +193,15 @@ fn attaching(interface: &Interface) -> Vec<Found> {
         Ok(attach) => attach,
         Err(refusal) => return vec![refusal.found(Status::Problem).blocks("attach")],
     };
-    let Attach { hooks, why, settings, again } = attach;
-    let verb = if *again { "is attached" } else { "would be attached" };
-    let build = hooks.build().map(|build| format!(", with the {} build", build.name()));
-    let mode = hooks.mode().name();
-    let mut what = format!("{verb} in {mode} mode{}", build.unwrap_or_default());
+    let Attach { hooks, why, settings, instead_of, again } = attach;
+    let would = described(hooks.mode().name(), hooks.build());
+    let mut what = match instead_of {
+        _ if *again => format!("is attached in {would}"),
+        Some(current) => {
+            format!("is attached in {current}; the next attach makes new programs: {would}")
+        }
+        None => format!("would be attached in {would}"),
+    };
     if let Some(why) = why.as_ref().filter(|_| !again) {
         what = format!("{what}: {why}");
     }
@@ -208,7 +246,11 @@ fn zero_copy(interface: &Interface) -> Vec<Found> {
 }
 
 fn qstats(interface: &Interface) -> Vec<Found> {
-    vec![match interface.counts_queues {
+    let counts = match &interface.counts_queues {
+        Ok(counts) => *counts,
+        Err(unread) => return unread.unread(),
+    };
+    vec![match counts {
         true => Found::ok("the driver counts for each queue"),
         false => Found::note("the driver has no counters of queues that all drivers name alike")
             .blocks("to compare nicctl's counters with the driver's without knowing the driver"),
@@ -216,7 +258,11 @@ fn qstats(interface: &Interface) -> Vec<Found> {
 }
 
 fn iommu(interface: &Interface) -> Vec<Found> {
-    match interface.iommu.as_deref() {
+    let kind = match &interface.iommu {
+        Ok(kind) => kind.as_deref(),
+        Err(unread) => return unread.unread(),
+    };
+    match kind {
         None => Vec::new(),
         Some(machine::STRICT) => vec![machine::strict_iommu("strict for this device".to_owned())],
         Some(machine::LAZY) => vec![Found::ok("lazy")],
@@ -227,37 +273,49 @@ fn iommu(interface: &Interface) -> Vec<Found> {
 
 /// Several queues are of no use on one CPU.
 fn interrupts(interface: &Interface) -> Vec<Found> {
-    let mut cpus: Vec<(u32, &str)> = interface
-        .survey
-        .queues
-        .iter()
-        .filter_map(|queue| queue.interrupt.as_ref())
-        .map(|interrupt| (interrupt.number, interrupt.cpus()))
-        .collect();
-    cpus.sort_unstable();
-    cpus.dedup();
-    let Some(&(number, first)) = cpus.first() else { return Vec::new() };
+    let interrupts = interface.survey.queues.iter().filter_map(|queue| queue.interrupt.as_ref());
+    let interrupts: BTreeMap<u32, &Interrupt> = interrupts.map(|it| (it.number, it)).collect();
+    let Some(first) = interrupts.values().next().map(|it| it.cpus()) else { return Vec::new() };
+    let cpus = match &interface.cpus {
+        Ok(cpus) => cpus,
+        Err(unread) => return unread.unread(),
+    };
     let is_one = !first.is_empty() && !first.contains(['-', ',']);
-    if cpus.len() < 2 || !is_one || cpus.iter().any(|(_, served)| *served != first) {
-        return vec![Found::ok("queues are served by more than one CPU, or there is one queue")];
+    if interrupts.len() < 2
+        || cpus.len() < 2
+        || !is_one
+        || interrupts.values().any(|it| it.cpus() != first)
+    {
+        return vec![Found::ok(
+            "queues are served by more than one CPU, or there is one of either",
+        )];
     }
-    let name = interface.nic.name();
-    vec![
-        Found::warning(format!("CPU {first} serves all {} interrupts of queues", cpus.len()))
-            .blocks("the use of more than one CPU")
-            .fix(format!("nicctl set {name} irq.{number}=CPU, and so on")),
-    ]
+    let found = Found::warning(format!("CPU {first} serves all {} interrupts", interrupts.len()))
+        .blocks("the use of more than one CPU");
+    let movable = interrupts.values().filter(|it| it.writable).zip(cpus.iter().cycle());
+    let spread: Vec<String> =
+        movable.map(|(it, cpu)| format!("irq.{}=cpus:{cpu}", it.number)).collect();
+    vec![match spread.is_empty() {
+        true => found.fix("the kernel moves them itself, or nobody may: see the driver's manual"),
+        false => found.fix(CommandLine::nicctl("set").on(interface.nic.name()).on_all(spread)),
+    }]
 }
 
 /// `GSO_LEGACY_MAX_SIZE`.
 const LEGACY_MAX_SIZE: u32 = 65536;
 
 fn big_tcp(interface: &Interface) -> Vec<Found> {
-    let Some(max) = interface.nic.link.tso_max_size else { return Vec::new() };
-    vec![match max > LEGACY_MAX_SIZE {
-        true => Found::ok(format!("the device cuts packets of up to {max} bytes")),
-        false => Found::note(format!("the device cuts packets of up to {max} bytes"))
-            .blocks("BIG TCP on the way out"),
+    let link = &interface.nic.link;
+    let Some(max) = link.tso_max_size else { return Vec::new() };
+    let can = format!("the device cuts packets of up to {max} bytes");
+    let is_on = [link.gso_max_size, link.gso_ipv4_max_size, link.gro_max_size]
+        .map(|size| size.is_some_and(|size| size > LEGACY_MAX_SIZE));
+    vec![match (max > LEGACY_MAX_SIZE, is_on) {
+        (false, _) => Found::note(can).blocks("BIG TCP on the way out"),
+        (true, [true, ..] | [_, true, _]) => Found::ok(format!("{can}, and TCP sends such")),
+        (true, _) => Found::note(format!("off; {can}"))
+            .blocks("TCP packets of more than 64 KiB")
+            .fix(with_profile(interface, "big-tcp")),
     }]
 }
 
@@ -265,16 +323,24 @@ fn big_tcp(interface: &Interface) -> Vec<Found> {
 /// (net/ipv4/udp.c udp_send_skb, 10154dbded6d).
 fn udp_gso(interface: &Interface) -> Vec<Found> {
     let is_on = |name: &str| interface.nic.features.get(name).is_some_and(|f| f.active);
-    let name = interface.nic.name();
+    let can_be = |name: &str| interface.nic.features.get(name).is_some_and(|f| !f.is_fixed());
     let checksums = ["tx-checksum-ip-generic", "tx-checksum-ipv4", "tx-checksum-ipv6"];
     vec![match (checksums.into_iter().any(is_on), is_on("tx-udp-segmentation")) {
         (false, _) => Found::warning("the device does not sum up what is sent")
             .blocks("TSO; and before Linux 6.11 UDP_SEGMENT of sockets (QUIC), which ends in EIO")
-            .fix(format!("nicctl set {name} feature.tx=on, if the device can")),
+            .fix_if(
+                checksums.into_iter().any(can_be),
+                CommandLine::nicctl("set").on(interface.nic.name()).on("feature.tx=on"),
+            ),
         (true, false) => Found::note("tx-udp-segmentation is off: the kernel cuts datagrams")
-            .fix(format!("nicctl attach {name} --profile udp-gso, if the device can")),
+            .fix_if(can_be("tx-udp-segmentation"), with_profile(interface, "udp-gso")),
         (true, true) => Found::ok("the device cuts datagrams"),
     }]
+}
+
+/// The command that attaches with a profile.
+fn with_profile(interface: &Interface, profile: &str) -> CommandLine {
+    CommandLine::nicctl("attach").on(interface.nic.name()).with("--profile", profile)
 }
 
 fn unread_settings(interface: &Interface) -> Vec<Found> {
@@ -291,8 +357,7 @@ mod tests {
             ethtool_ioctl::DriverInfo,
             netdev::queue::{Direction, QueueId},
         },
-        nic::{interrupts::Interrupt, topology::QueuePath},
-        offload::Build,
+        nic::topology::QueuePath,
     };
 
     fn on() -> Feature {
@@ -311,16 +376,18 @@ mod tests {
         Interface {
             nic,
             survey: Survey::default(),
-            below: Vec::new(),
+            below: Ok(Vec::new()),
             attach: Ok(Attach {
                 hooks: Hooks::Xdp { mode: XdpMode::Native, build: Build::SingleBuffer },
                 why: None,
                 settings: Vec::new(),
+                instead_of: None,
                 again: false,
             }),
             native: Vec::new(),
-            counts_queues: true,
-            iommu: None,
+            counts_queues: Ok(true),
+            iommu: Ok(None),
+            cpus: Ok(vec![0, 1]),
         }
     }
 
@@ -332,6 +399,7 @@ mod tests {
             interrupt: Some(Interrupt {
                 number: 40 + number,
                 affinity: cpu.to_owned(),
+                writable: true,
                 ..Interrupt::default()
             }),
             nodes: Vec::new(),
@@ -360,12 +428,14 @@ mod tests {
         assert_eq!(finding(|i| i.nic.driver = None).0, "driver");
         assert_eq!(finding(|i| i.nic.link.running = false), ("link", Status::Warning));
         assert_eq!(finding(|i| i.nic.link.up = false), ("link", Status::Note));
-        assert_eq!(finding(|i| i.below = vec!["a bond".into()]), ("stacked", Status::Note));
+        assert_eq!(finding(|i| i.below = Ok(vec!["a bond".into()])), ("stacked", Status::Note));
         let refused = finding(|i| i.attach = Err(Refusal::default()));
         assert_eq!(refused, ("attach", Status::Problem));
-        assert_eq!(finding(|i| i.counts_queues = false), ("qstats", Status::Note));
-        assert_eq!(finding(|i| i.iommu = Some("DMA".into())), ("iommu", Status::Note));
+        assert_eq!(finding(|i| i.counts_queues = Ok(false)), ("qstats", Status::Note));
+        assert_eq!(finding(|i| i.iommu = Ok(Some("DMA".into()))), ("iommu", Status::Note));
         assert_eq!(finding(|i| i.nic.link.tso_max_size = Some(65536)), ("big-tcp", Status::Note));
+        let off = finding(|i| i.nic.link.tso_max_size = Some(524_280));
+        assert_eq!(off, ("big-tcp", Status::Note));
         assert_eq!(finding(|i| i.nic.features.clear()), ("udp-gso", Status::Warning));
         let no_segmentation = finding(|i| {
             i.nic.features.remove("tx-udp-segmentation");
@@ -394,12 +464,16 @@ mod tests {
 
     #[test]
     fn queues_that_share_one_cpu_are_told() {
-        let with = |cpus: &[&str]| {
+        let found = |cpus: &[&str]| {
             let mut interface = healthy();
             let queues = cpus.iter().enumerate();
             interface.survey.queues = queues.map(|(n, cpu)| queue(n as u32, cpu)).collect();
-            interrupts(&interface).pop().map(|found| found.status)
+            interrupts(&interface).pop()
         };
+        let fix = found(&["3", "3", "3"]).and_then(|found| found.fix);
+        let spread = "nicctl set eth0 irq.40=cpus:0 irq.41=cpus:1 irq.42=cpus:0";
+        assert_eq!(fix.as_deref(), Some(spread));
+        let with = |cpus: &[&str]| found(cpus).map(|found| found.status);
         assert_eq!(with(&["3", "3"]), Some(Status::Warning));
         assert_eq!(with(&["3", "4"]), Some(Status::Ok));
         assert_eq!(with(&["0-3", "0-3"]), Some(Status::Ok));

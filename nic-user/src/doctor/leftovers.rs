@@ -3,11 +3,12 @@
 use super::{Check, Finding, Found, Refusal, Status, examine};
 use crate::{
     bench::cards,
+    command_line::CommandLine,
     control::{
         Journals,
         journal::{Noted, Phase},
     },
-    nic::{census::Presence, namespace},
+    nic::census::Presence,
     offload::{self, Attachment},
     transaction::{Scope, Subject, subject},
 };
@@ -17,7 +18,7 @@ use crate::{
 pub struct Leftovers {
     /// Every interface that was changed, and where it is.
     pub changed: Vec<Entry>,
-    /// Journals that cannot be read.
+    /// Journals, and changes that wait to be confirmed, that cannot be read.
     pub damaged: Vec<Refusal>,
     /// Names that interfaces had which are gone, with what was attached to them.
     pub gone: Vec<String>,
@@ -26,7 +27,9 @@ pub struct Leftovers {
     /// What is attached, or half made, and cannot be read.
     pub unread: Vec<Refusal>,
     /// Interfaces that a killed bench has not given back.
-    pub lent: Vec<Result<String, Refusal>>,
+    pub lent: Vec<Result<[String; 2], Refusal>>,
+    /// Why no journal can be written.
+    pub unwritable: Option<Refusal>,
 }
 
 /// One journal.
@@ -59,6 +62,10 @@ impl Leftovers {
                 Vec::new()
             }
         };
+        match journals.all_pending() {
+            Ok(all) => damaged.extend(all.into_iter().filter_map(|it| Some(it.err()?.into()))),
+            Err(error) => damaged.push(Refusal::from(error)),
+        }
         let half_made = offload::half_made().map(|staged| staged.len()).unwrap_or_else(|error| {
             unread.push(Refusal::from(error));
             0
@@ -74,8 +81,9 @@ impl Leftovers {
             unread,
             lent: cards::left_behind()
                 .into_iter()
-                .map(|loan| loan.map(|loan| loan.to_string()).map_err(Refusal::from))
+                .map(|loan| Ok(loan.map_err(Refusal::from)?.names().map(str::to_owned)))
                 .collect(),
+            unwritable: journals.check_writable().err().map(Refusal::from),
         }
     }
 
@@ -101,33 +109,35 @@ const CHECKS: &[Check<Leftovers>] = &[
 ];
 
 fn journals(leftovers: &Leftovers) -> Vec<Found> {
-    let Leftovers { changed, damaged, .. } = leftovers;
-    if changed.is_empty() && damaged.is_empty() {
-        return vec![Found::ok("nicctl has changed no settings")];
-    }
+    let Leftovers { changed, damaged, unwritable, .. } = leftovers;
     let damaged =
         damaged.iter().map(|refusal| refusal.found(Status::Warning).blocks("restore and detach"));
-    changed.iter().map(journal).chain(damaged).collect()
+    let unwritable = unwritable.iter().map(|refusal| {
+        refusal.found(Status::Warning).blocks("set, apply, and what attach changes of settings")
+    });
+    let all: Vec<Found> = changed.iter().map(journal).chain(damaged).chain(unwritable).collect();
+    if all.is_empty() { vec![Found::ok("nicctl has changed no settings")] } else { all }
 }
 
 fn journal(entry: &Entry) -> Found {
     let Entry { name, settings, owners, presence, .. } = entry;
     let netns = presence.place().and_then(|place| place.netns_name.as_ref());
-    let option = namespace::option(netns.map(String::as_str));
-    let restore = format!("nicctl restore {name}{option}");
+    let netns = netns.map(String::as_str);
+    let restore = CommandLine::nicctl("restore").on(name).in_netns(netns);
     match (presence, entry.phase) {
         (Presence::Unread(error), _) => {
             Found::warning(format!("{settings} settings of {name}: it was not found, and {error}"))
                 .blocks("to know whether they can be given back")
                 .fix("look again; as root, it sees every network namespace")
         }
-        (Presence::Gone, _) => Found::note(format!("{name} is no more, and its settings with it"))
-            .fix("nicctl detach --gone"),
+        (Presence::Gone, _) => {
+            Found::note(format!("{name} is no more, and its settings with it")).fix(clear_gone())
+        }
         (Presence::Unseen, _) => Found::note(format!(
             "{settings} settings of {name}: it is in a network namespace that cannot be seen"
         ))
         .blocks("to give them back from here")
-        .fix("if it is no more: nicctl detach --gone"),
+        .fix(format!("if it is no more: {}", clear_gone().quoted())),
         (Presence::There(_), Phase::Applied) => Found::ok(format!(
             "{settings} settings of {name} ({owners}) can be given back: {restore}"
         )),
@@ -143,10 +153,13 @@ fn journal(entry: &Entry) -> Found {
     }
 }
 
+fn clear_gone() -> CommandLine {
+    CommandLine::nicctl("detach").option("--gone").everywhere()
+}
+
 fn attachments(leftovers: &Leftovers) -> Vec<Found> {
     let gone = leftovers.gone.iter().map(|name| {
-        Found::note(format!("{name} is no more, with what was attached to it"))
-            .fix("nicctl detach --gone")
+        Found::note(format!("{name} is no more, with what was attached to it")).fix(clear_gone())
     });
     let half_made = (leftovers.half_made > 0).then(|| {
         Found::note(format!("{} were interrupted half-way", leftovers.half_made))
@@ -163,9 +176,11 @@ fn attachments(leftovers: &Leftovers) -> Vec<Found> {
 
 fn lent(leftovers: &Leftovers) -> Vec<Found> {
     let lent = leftovers.lent.iter().map(|loan| match loan {
-        Ok(names) => Found::warning(format!("{names} are where a bench that was killed took them"))
-            .blocks("to use them")
-            .fix("nicctl restore with the name of one of them gives both back"),
+        Ok([a, b]) => {
+            Found::warning(format!("{a} and {b} are where a bench that was killed took them"))
+                .blocks("to use them")
+                .fix(CommandLine::nicctl("restore").on(a))
+        }
         Err(refusal) => refusal.found(Status::Warning),
     });
     lent.collect()
@@ -212,15 +227,22 @@ mod tests {
         let gone = first(entry(Presence::Gone, Phase::Applied));
         assert_eq!(gone, (Status::Note, "nicctl detach --gone".to_owned()));
         let unseen = first(entry(Presence::Unseen, Phase::Applied));
-        assert!(unseen.1.starts_with("if it is no more: nicctl detach --gone"), "{unseen:?}");
+        assert!(unseen.1.starts_with("if it is no more: `nicctl detach --gone`"), "{unseen:?}");
         let damaged = Leftovers { damaged: vec![Refusal::default()], ..Leftovers::default() };
         assert_eq!(first(damaged).0, Status::Warning);
     }
 
     #[test]
+    fn a_disk_that_takes_no_journals_is_told() {
+        let unwritable = Some(Refusal { what: "EROFS".into(), fix: Some("mount".into()) });
+        let finding = Leftovers { unwritable, ..Leftovers::default() }.examine().remove(0);
+        assert_eq!((finding.check, finding.status), ("journals", Status::Warning));
+    }
+
+    #[test]
     fn what_a_killed_bench_took_is_told() {
         let leftovers =
-            Leftovers { lent: vec![Ok("eth1 and eth2".into())], ..Leftovers::default() };
+            Leftovers { lent: vec![Ok(["eth1".into(), "eth2".into()])], ..Leftovers::default() };
         let findings = leftovers.examine();
         let lent = findings.iter().find(|finding| finding.check == "lent").unwrap();
         assert_eq!(lent.status, Status::Warning);

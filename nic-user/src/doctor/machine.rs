@@ -2,25 +2,30 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
+    fs, io,
     os::fd::{FromRawFd, OwnedFd},
     path::{Path, PathBuf},
 };
 
 use super::{Check, Finding, Found, Refusal, Status, examine};
 use crate::{
-    netlink::netdev::Netdev,
-    nic::{drivers::KernelVersion, interrupts, sysfs},
+    command_line::CommandLine,
+    netlink::{IfSupported, netdev::Netdev},
+    nic::{
+        drivers::KernelVersion,
+        interrupts,
+        sysfs::{self, if_there},
+    },
     offload,
 };
 
 /// What is known about the machine.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Machine {
     /// The kernel's release, as `uname -r` prints it.
     pub release: String,
     /// Whether the kernel tells the types of its own.
-    pub btf: bool,
+    pub btf: Result<bool, Refusal>,
     /// `net.core.bpf_jit_enable`; `None` outside of the first network namespace, which alone has it.
     pub jit: Option<u32>,
     /// `net.core.bpf_jit_harden`.
@@ -30,7 +35,7 @@ pub struct Machine {
     /// What this process lacks to load programs.
     pub privileges: Option<Refusal>,
     /// The mode of lockdown, if the kernel has it.
-    pub lockdown: Option<String>,
+    pub lockdown: Result<Option<String>, Refusal>,
     /// The programs that were loaded for a trial, and why the kernel refused one.
     pub programs: Vec<(&'static str, Result<(), String>)>,
     /// Whether the kernel has TCX; `None` if this process may not ask.
@@ -38,11 +43,11 @@ pub struct Machine {
     /// Why there are no AF_XDP sockets.
     pub af_xdp: Option<Result<(), String>>,
     /// Whether the kernel has the netdev family.
-    pub netdev: bool,
+    pub netdev: Result<bool, Refusal>,
     /// How many groups of devices the IOMMU has of each type (`/sys/kernel/iommu_groups/*/type`).
-    pub iommu: BTreeMap<String, usize>,
-    /// The process id of irqbalance.
-    pub irqbalance: Option<u32>,
+    pub iommu: Result<BTreeMap<String, usize>, Refusal>,
+    /// The process id of irqbalance, if it runs.
+    pub irqbalance: Result<Option<u32>, Refusal>,
 }
 
 impl Machine {
@@ -54,18 +59,23 @@ impl Machine {
         let programs = if privileges.is_none() { offload::trial() } else { Vec::new() };
         Self {
             release: text("/proc/sys/kernel/osrelease").unwrap_or_default(),
-            btf: Path::new("/sys/kernel/btf/vmlinux").exists(),
+            btf: Path::new("/sys/kernel/btf/vmlinux").try_exists().map_err(Refusal::from),
             jit: number("/proc/sys/net/core/bpf_jit_enable"),
             jit_harden: number("/proc/sys/net/core/bpf_jit_harden"),
             bpffs: Some(offload::existing_root().map_err(Refusal::from)),
             tcx: if privileges.is_none() { offload::has_tcx() } else { None },
             privileges,
-            lockdown: text("/sys/kernel/security/lockdown").ok().and_then(|modes| chosen(&modes)),
+            lockdown: if_there(text("/sys/kernel/security/lockdown"))
+                .map(|modes| modes.and_then(|modes| chosen(&modes)))
+                .map_err(Refusal::from),
             programs,
             af_xdp: Some(af_xdp()),
-            netdev: Netdev::open().is_ok(),
-            iommu: iommu_types(Path::new("/sys/kernel/iommu_groups")),
-            irqbalance: interrupts::irqbalance().unwrap_or_default(),
+            netdev: Netdev::open()
+                .if_supported()
+                .map(|netdev| netdev.is_some())
+                .map_err(Refusal::from),
+            iommu: iommu_types(Path::new("/sys/kernel/iommu_groups")).map_err(Refusal::from),
+            irqbalance: interrupts::irqbalance().map_err(Refusal::from),
         }
     }
 
@@ -93,14 +103,14 @@ fn af_xdp() -> Result<(), String> {
     Ok(())
 }
 
-fn iommu_types(groups: &Path) -> BTreeMap<String, usize> {
+fn iommu_types(groups: &Path) -> io::Result<BTreeMap<String, usize>> {
     let mut types = BTreeMap::new();
-    for group in sysfs::names(groups).unwrap_or_default() {
-        if let Ok(kind) = fs::read_to_string(groups.join(group).join("type")) {
+    for group in sysfs::names(groups)? {
+        if let Some(kind) = if_there(fs::read_to_string(groups.join(group).join("type")))? {
             *types.entry(kind.trim_end().to_owned()).or_default() += 1;
         }
     }
-    types
+    Ok(types)
 }
 
 /// What came into the kernel when, of what nicctl uses and does without.
@@ -166,11 +176,12 @@ fn programs(machine: &Machine) -> Vec<Found> {
                 .blocks("large MTUs and split headers with XDP")
                 .fix("Linux 5.18 or later"),
             name if name.starts_with("nic_forward") => {
-                Found::warning(format!("{name}: {error}")).blocks("nicctl forward --in-kernel")
+                Found::warning(format!("{name}: {error}")).blocks("forward --in-kernel")
             }
-            _ => Found::problem(format!("{name}: {error}"))
-                .blocks("attach")
-                .fix("see what the kernel says about BPF: `bpftool feature probe`"),
+            _ => Found::problem(format!("{name}: {error}")).blocks("attach").fix(format!(
+                "see what the kernel says about BPF: {}",
+                CommandLine::other(&["bpftool", "feature", "probe"]).quoted()
+            )),
         })
     });
     let failed: Vec<Found> = failed.collect();
@@ -182,7 +193,11 @@ fn programs(machine: &Machine) -> Vec<Found> {
 }
 
 fn btf(machine: &Machine) -> Vec<Found> {
-    vec![match machine.btf {
+    let is_there = match &machine.btf {
+        Ok(is_there) => *is_there,
+        Err(unread) => return unread.unread(),
+    };
+    vec![match is_there {
         true => Found::ok("the kernel tells its types"),
         false => Found::note("/sys/kernel/btf/vmlinux does not exist")
             .blocks("nothing of nicctl; tools that trace the kernel")
@@ -194,21 +209,28 @@ fn jit(machine: &Machine) -> Vec<Found> {
     let enabled = match machine.jit {
         Some(0) => Found::warning("programs are interpreted")
             .blocks("speed: every frame takes several times longer")
-            .fix("sysctl net.core.bpf_jit_enable=1"),
+            .fix(CommandLine::other(&["sysctl", "net.core.bpf_jit_enable=1"])),
         Some(_) => Found::ok("programs are compiled"),
         None => Found::note("net.core.bpf_jit_enable is not to be seen")
             .fix("run it in the first network namespace, which has it"),
     };
     let hardened = (machine.jit_harden == Some(2)).then(|| {
-        Found::note("constants are blinded in programs of root, too")
-            .blocks("speed, a little")
-            .fix("sysctl net.core.bpf_jit_harden=1, if nobody needs it")
+        Found::note("constants are blinded in programs of root, too").blocks("speed, a little").fix(
+            format!(
+                "{}, if nobody needs it",
+                CommandLine::other(&["sysctl", "net.core.bpf_jit_harden=1"]).quoted()
+            ),
+        )
     });
     std::iter::once(enabled).chain(hardened).collect()
 }
 
 fn lockdown(machine: &Machine) -> Vec<Found> {
-    vec![match machine.lockdown.as_deref() {
+    let mode = match &machine.lockdown {
+        Ok(mode) => mode.as_deref(),
+        Err(unread) => return unread.unread(),
+    };
+    vec![match mode {
         None | Some("none") => Found::ok("not locked down"),
         Some("confidentiality") => Found::note("lockdown=confidentiality")
             .blocks("programs that read kernel memory, which nicctl's do not")
@@ -220,10 +242,9 @@ fn lockdown(machine: &Machine) -> Vec<Found> {
 fn bpffs(machine: &Machine) -> Vec<Found> {
     match &machine.bpffs {
         Some(Ok(Some(root))) => vec![Found::ok(format!("mounted: {}", root.display()))],
-        Some(Ok(None)) => vec![
-            Found::note("not mounted: attach mounts it")
-                .fix("mount -t bpf -o mode=0700 bpf /sys/fs/bpf, to have it where you want it"),
-        ],
+        Some(Ok(None)) => {
+            vec![Found::note("not mounted: attach mounts it").fix(offload::mount_bpffs_command())]
+        }
         Some(Err(refusal)) => vec![refusal.found(Status::Warning).blocks("what is attached")],
         None => Vec::new(),
     }
@@ -254,7 +275,11 @@ fn af_xdp_sockets(machine: &Machine) -> Vec<Found> {
 }
 
 fn netdev(machine: &Machine) -> Vec<Found> {
-    vec![match machine.netdev {
+    let is_there = match &machine.netdev {
+        Ok(is_there) => *is_there,
+        Err(unread) => return unread.unread(),
+    };
+    vec![match is_there {
         true => Found::ok("drivers say what they can do with XDP"),
         false => Found::note("the kernel has no netdev family")
             .blocks("to know beforehand what drivers can do with XDP: a table is used instead")
@@ -269,8 +294,12 @@ pub(super) const LAZY: &str = "DMA-FQ";
 pub(super) const PASSTHROUGH: &str = "identity";
 
 fn iommu(machine: &Machine) -> Vec<Found> {
-    let amount = |kind: &str| machine.iommu.get(kind).copied().unwrap_or_default();
-    let all: usize = machine.iommu.values().sum();
+    let types = match &machine.iommu {
+        Ok(types) => types,
+        Err(unread) => return unread.unread(),
+    };
+    let amount = |kind: &str| types.get(kind).copied().unwrap_or_default();
+    let all: usize = types.values().sum();
     vec![match (all, amount(STRICT)) {
         (0, _) => Found::ok("none is in use: devices reach memory directly"),
         (_, 0) if amount(PASSTHROUGH) == all => Found::ok("passthrough"),
@@ -286,9 +315,10 @@ pub(super) fn strict_iommu(what: String) -> Found {
 }
 
 fn irqbalance(machine: &Machine) -> Vec<Found> {
-    vec![match machine.irqbalance {
-        None => Found::ok("does not run"),
-        Some(pid) => Found::note(format!("runs (process {pid})"))
+    vec![match &machine.irqbalance {
+        Err(unread) => return unread.unread(),
+        Ok(None) => Found::ok("does not run"),
+        Ok(Some(pid)) => Found::note(format!("runs (process {pid})"))
             .blocks("that interrupts stay where `irq.N` puts them")
             .fix("stop it, or ban the interrupts: irqbalance --banirq=N"),
     }]
@@ -301,15 +331,18 @@ mod tests {
     fn healthy() -> Machine {
         Machine {
             release: "6.18.1".to_owned(),
-            btf: true,
+            btf: Ok(true),
             jit: Some(1),
             jit_harden: Some(0),
             bpffs: Some(Ok(Some("/sys/fs/bpf".into()))),
+            privileges: None,
+            lockdown: Ok(None),
             programs: vec![("nic_rx", Ok(())), ("nic_rx_frags", Ok(()))],
             tcx: Some(true),
             af_xdp: Some(Ok(())),
-            netdev: true,
-            ..Machine::default()
+            netdev: Ok(true),
+            iommu: Ok(BTreeMap::new()),
+            irqbalance: Ok(None),
         }
     }
 
@@ -347,17 +380,39 @@ mod tests {
         );
         assert_eq!(of(|m| m.programs[0].1 = Err("E2BIG".into())), ("programs", Status::Problem));
         assert_eq!(of(|m| m.programs[1].1 = Err("EINVAL".into())), ("programs", Status::Warning));
-        assert_eq!(of(|m| m.btf = false), ("btf", Status::Note));
+        assert_eq!(of(|m| m.btf = Ok(false)), ("btf", Status::Note));
         assert_eq!(of(|m| m.jit = Some(0)), ("jit", Status::Warning));
         assert_eq!(of(|m| m.jit = None), ("jit", Status::Note));
         assert_eq!(of(|m| m.jit_harden = Some(2)), ("jit", Status::Note));
-        assert_eq!(of(|m| m.lockdown = Some("confidentiality".into())), ("lockdown", Status::Note));
+        assert_eq!(
+            of(|m| m.lockdown = Ok(Some("confidentiality".into()))),
+            ("lockdown", Status::Note)
+        );
         assert_eq!(of(|m| m.bpffs = Some(Ok(None))), ("bpffs", Status::Note));
         assert_eq!(finding(|m| m.bpffs = Some(Err(refusal()))).1, Status::Warning);
         assert_eq!(of(|m| m.tcx = Some(false)), ("tcx", Status::Note));
         assert_eq!(of(|m| m.af_xdp = Some(Err("EPERM".into()))), ("af-xdp", Status::Warning));
-        assert_eq!(of(|m| m.netdev = false), ("netdev", Status::Note));
-        assert_eq!(of(|m| m.irqbalance = Some(7)), ("irqbalance", Status::Note));
+        assert_eq!(of(|m| m.netdev = Ok(false)), ("netdev", Status::Note));
+        assert_eq!(of(|m| m.irqbalance = Ok(Some(7))), ("irqbalance", Status::Note));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_neither_there_nor_absent() {
+        let unread = || Refusal { what: "EIO".into(), fix: None };
+        for change in [
+            |m: &mut Machine, why| m.btf = Err(why),
+            |m: &mut Machine, why| m.lockdown = Err(why),
+            |m: &mut Machine, why| m.netdev = Err(why),
+            |m: &mut Machine, why| m.iommu = Err(why),
+            |m: &mut Machine, why| m.irqbalance = Err(why),
+        ] {
+            let mut machine = healthy();
+            change(&mut machine, unread());
+            let findings = machine.examine().into_iter();
+            let told: Vec<_> = findings.filter(|it| it.status != Status::Ok).collect();
+            assert_eq!(told.len(), 1);
+            assert_eq!(told[0].found, "cannot be told: EIO");
+        }
     }
 
     #[test]
@@ -375,7 +430,7 @@ mod tests {
     fn the_iommu_is_strict_lazy_or_passthrough() {
         let iommu = |types: &[(&str, usize)]| {
             let types = types.iter().map(|&(kind, amount)| (kind.to_owned(), amount)).collect();
-            let found = super::iommu(&Machine { iommu: types, ..healthy() }).remove(0);
+            let found = super::iommu(&Machine { iommu: Ok(types), ..healthy() }).remove(0);
             (found.status, found.what)
         };
         assert_eq!(iommu(&[]).0, Status::Ok);
@@ -397,9 +452,12 @@ mod tests {
             fs::create_dir(root.path().join(group)).unwrap();
             fs::write(root.path().join(group).join("type"), kind).unwrap();
         }
-        let types = iommu_types(root.path());
+        let types = iommu_types(root.path()).unwrap();
         assert_eq!(types, [("DMA".to_owned(), 2), ("identity".to_owned(), 1)].into());
-        assert!(iommu_types(&root.path().join("none")).is_empty());
+        assert!(iommu_types(&root.path().join("none")).unwrap().is_empty());
+        // A type that cannot be read is not one that is not there.
+        fs::create_dir_all(root.path().join("3/type")).unwrap();
+        assert!(iommu_types(root.path()).is_err());
     }
 
     #[test]

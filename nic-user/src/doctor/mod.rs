@@ -94,6 +94,11 @@ impl Found {
         self.fix = Some(fix.into());
         self
     }
+
+    /// Adds the way out, if it `is_one`.
+    fn fix_if(self, is_one: bool, fix: impl Into<String>) -> Self {
+        if is_one { self.fix(fix) } else { self }
+    }
 }
 
 /// One row of a table of checks.
@@ -132,7 +137,25 @@ impl From<crate::error::Error> for Refusal {
     }
 }
 
+impl From<std::io::Error> for Refusal {
+    fn from(error: std::io::Error) -> Self {
+        Self { what: error.to_string(), fix: None }
+    }
+}
+
+impl From<crate::netlink::Error> for Refusal {
+    fn from(error: crate::netlink::Error) -> Self {
+        Self { what: error.to_string(), fix: None }
+    }
+}
+
 impl Refusal {
+    /// Of what could not be read, and so may be there or not.
+    fn unread(&self) -> Vec<Found> {
+        let what = format!("cannot be told: {}", self.what);
+        vec![Found { fix: self.fix.clone(), ..Found::new(Status::Note, what) }]
+    }
+
     fn found(&self, status: Status) -> Found {
         Found { fix: self.fix.clone(), ..Found::new(status, &self.what) }
     }

@@ -8,6 +8,7 @@ use std::{
 };
 
 use crate::{
+    command_line::CommandLine,
     error::{Error, Result},
     netlink::{
         self, IfSupported,
@@ -158,7 +159,10 @@ pub fn ethernet_address(link: &LinkInfo) -> Result<[u8; 6]> {
             "cannot forward through {}: its frames have no Ethernet header",
             link.name
         ))
-        .with_fix("let the kernel route to it: sysctl -w net.ipv4.ip_forward=1")
+        .with_fix(format!(
+            "let the kernel route to it: {}",
+            CommandLine::networking(&["sysctl", "-w", "net.ipv4.ip_forward=1"]).quoted()
+        ))
     })
 }
 

@@ -2,7 +2,8 @@
 
 use std::{fmt, fs};
 
-use super::setting::Group;
+use super::{setting::Group, sysfs::if_there};
+use crate::error::{Error, Result};
 
 /// A set of CPUs. However it was written, it is the same set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -114,9 +115,16 @@ impl CpuSet {
         Some((0..).zip(digits.chars().rev()).flat_map(bits).collect())
     }
 
-    /// The CPUs that run (`/sys/devices/system/cpu/online`); `None` where that can not be read.
-    pub fn online() -> Option<Self> {
-        Self::from_list(&fs::read_to_string("/sys/devices/system/cpu/online").ok()?)
+    /// The CPUs that run (`/sys/devices/system/cpu/online`); `None` where the kernel does not tell.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read.
+    pub fn online() -> Result<Option<Self>> {
+        const ONLINE: &str = "/sys/devices/system/cpu/online";
+        let list = if_there(fs::read_to_string(ONLINE))
+            .map_err(|error| Error::io(format!("read {ONLINE}"), &error))?;
+        Ok(list.and_then(|list| Self::from_list(&list)))
     }
 
     /// Whether it has no CPU.
@@ -149,6 +157,11 @@ impl CpuSet {
             }
         }
         mask
+    }
+
+    /// Its CPUs, in order.
+    pub fn iter(&self) -> impl Iterator<Item = u32> + Clone {
+        self.ranges.iter().flat_map(|&(first, last)| first..=last)
     }
 
     fn has(&self, cpu: u32) -> bool {
@@ -277,7 +290,7 @@ mod tests {
         assert!(list("1,3").is_within(&list("0-3")));
         assert!(!list("0-4").is_within(&list("0-3")));
         assert!(list("").is_within(&list("")) && list("").is_empty());
-        assert!(CpuSet::online().is_none_or(|online| online.has(0) || !online.is_empty()));
+        assert!(CpuSet::online().unwrap().is_none_or(|online| online.has(0) || !online.is_empty()));
     }
 
     proptest! {

@@ -102,12 +102,15 @@ pub fn affinity_file(number: u32) -> PathBuf {
 ///
 /// It is known by its socket: `irqbalance1234.sock`.
 pub fn irqbalance() -> io::Result<Option<u32>> {
-    Ok(sysfs::names(Path::new("/run/irqbalance"))?.iter().find_map(|name| {
-        let pid: u32 = name.strip_prefix("irqbalance")?.strip_suffix(".sock")?.parse().ok()?;
+    let pid = |name: &str| name.strip_prefix("irqbalance")?.strip_suffix(".sock")?.parse().ok();
+    for pid in sysfs::names(Path::new("/run/irqbalance"))?.iter().filter_map(|name| pid(name)) {
         // A socket outlives its process.
-        let comm = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
-        (comm.trim_end() == "irqbalance").then_some(pid)
-    }))
+        let comm = if_there(fs::read_to_string(format!("/proc/{pid}/comm")))?;
+        if comm.is_some_and(|comm| comm.trim_end() == "irqbalance") {
+            return Ok(Some(pid));
+        }
+    }
+    Ok(None)
 }
 
 /// The CPUs of each NUMA node; empty without NUMA.

@@ -22,6 +22,7 @@ pub use name::InterfaceName;
 
 use std::fmt;
 
+use crate::command_line::CommandLine;
 use crate::error::{Error, Kind, Result};
 use crate::netlink::ethtool::Ethtool;
 use crate::netlink::ethtool::channels::Channels;
@@ -211,7 +212,10 @@ fn not_found(name: &InterfaceName, links: &mut Links) -> Error {
     let links = links.all().unwrap_or_default();
     match name::nearest(name.as_str(), links.iter().map(|link| link.name.as_str())) {
         Some(nearest) => error.with_fix(format!("did you mean {nearest}?")),
-        None => error.with_fix("`ip link` lists the interfaces of this network namespace"),
+        None => error.with_fix(format!(
+            "{} lists the interfaces of this network namespace",
+            CommandLine::networking(&["ip", "link"]).quoted()
+        )),
     }
 }
 

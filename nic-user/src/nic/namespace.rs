@@ -14,6 +14,7 @@ use std::thread;
 use nix::sched::{CloneFlags, setns};
 
 use super::sysfs;
+use crate::command_line::CommandLine;
 use crate::error::{Error, Kind, Result};
 use crate::netlink::{self, link::Links};
 
@@ -53,8 +54,11 @@ impl NetNs {
         match Self::called(name)? {
             Some(namespace) => Ok(namespace),
             None if !path.exists() => Err(unknown(name, &path)),
-            None => Err(Error::failed(format!("{} is only an empty file", label(name)))
-                .with_fix("remove it with `ip netns delete`, and create it again")),
+            None => Err(Error::failed(format!("{} is only an empty file", label(name))).with_fix(
+                CommandLine::other(&["ip", "netns", "delete"])
+                    .on(name)
+                    .and(&CommandLine::other(&["ip", "netns", "add"]).on(name)),
+            )),
         }
     }
 
@@ -298,11 +302,6 @@ pub fn name_of_cookie(cookie: u64) -> Result<Option<String>> {
     let of_name = named.iter().filter_map(|name| NetNs::called(name).transpose());
     let found = first_of_cookie(cookie, of_name, &[Kind::NotFound, Kind::NotPermitted])?;
     Ok(found.and_then(|found| named.into_iter().find(|name| found.is_called(name))))
-}
-
-/// What goes behind a command of nicctl that is to be run in the namespace of this name.
-pub fn option(name: Option<&str>) -> String {
-    name.map(|name| format!(" --netns {name}")).unwrap_or_default()
 }
 
 const NAMED_LABEL: &str = "network namespace ";

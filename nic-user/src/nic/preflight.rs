@@ -6,9 +6,10 @@
 use std::fs;
 use std::sync::OnceLock;
 
-use super::Nic;
 use super::drivers::{DriverFacts, KernelVersion, MtuLimit, QueueRule, facts};
 use super::setting::{Group, Key, Value};
+use super::{Nic, surroundings};
+use crate::command_line::CommandLine;
 use crate::netlink::ethtool::channels::Channels;
 use crate::netlink::link::XdpMode;
 
@@ -109,14 +110,27 @@ pub fn limits(nic: &Nic, mode: XdpMode, frags: bool) -> Vec<(Key, u64)> {
     mtu.into_iter().chain(queues).collect()
 }
 
-/// The largest MTU for a program that reads single buffers, if `nic`'s is larger.
-pub fn exceeded_limit(nic: &Nic) -> Option<u32> {
+/// An MTU that is too large for a program that reads single buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exceeded {
+    /// The MTU.
+    pub mtu: u32,
+    /// The largest that is not.
+    pub limit: u32,
+}
+
+/// Whether the MTU of what arrives at `nic` is too large for a program that reads single buffers.
+/// That of a veth is its peer's (drivers/net/veth.c veth_xdp_set).
+pub fn exceeded_limit(nic: &Nic) -> Option<Exceeded> {
     exceeded_limit_on(nic, Machine::current())
 }
 
-fn exceeded_limit_on(nic: &Nic, machine: Machine) -> Option<u32> {
+fn exceeded_limit_on(nic: &Nic, machine: Machine) -> Option<Exceeded> {
     let limit = known(nic).map_or(USUAL_MTU_LIMIT, |facts| facts.single_buffer_mtu);
-    limit.bytes(machine.page_size).filter(|&limit| nic.mtu() > limit)
+    // Where the peer cannot be looked at, the kernel has the last word.
+    let peer = surroundings::peer_of(nic).ok().flatten();
+    let mtu = peer.map_or(nic.mtu(), |peer| peer.mtu());
+    limit.bytes(machine.page_size).filter(|&limit| mtu > limit).map(|limit| Exceeded { mtu, limit })
 }
 
 fn known(nic: &Nic) -> Option<&'static DriverFacts> {
@@ -140,7 +154,7 @@ fn offload_finding(nic: &Nic) -> Option<Finding> {
     (!offloads).then(|| Finding {
         blocks: true,
         what: format!("{} does not run XDP programs in the device", described(nic)),
-        fix: "use --mode native or --mode generic".to_owned(),
+        fix: format!("{}, or {}", in_mode(nic, "native"), generic(nic)),
         remedy: Vec::new(),
     })
 }
@@ -162,7 +176,7 @@ fn native_findings(nic: &Nic, machine: Machine) -> Vec<Finding> {
         findings.extend(facts.warning.map(|warning| Finding {
             blocks: false,
             what: format!("{}: {warning}", described(nic)),
-            fix: "use --mode generic if that matters".to_owned(),
+            fix: format!("{}, if that matters", generic(nic)),
             remedy: Vec::new(),
         }));
     }
@@ -171,16 +185,36 @@ fn native_findings(nic: &Nic, machine: Machine) -> Vec<Finding> {
 
 fn not_native(nic: &Nic) -> Finding {
     let what = format!("{} does not run XDP natively", described(nic));
-    let generic = "use --mode generic".to_owned();
+    let can_have_more = nic.channels.is_some_and(|it| it.current.rx < it.max.rx);
     let (what, fix) = match nic.peer() {
         // drivers/net/veth.c veth_set_xdp_features
         Some(_) => (
             format!("{what} with fewer receive queues than its peer has transmit queues"),
-            format!("give it more (`ethtool -L {} rx N`), or {generic}", nic.name()),
+            match can_have_more {
+                true => format!(
+                    "give it more: {}; or {}",
+                    set(nic, &["channels.rx=max"]).quoted(),
+                    generic(nic)
+                ),
+                false => generic(nic),
+            },
         ),
-        None => (what, generic),
+        None => (what, generic(nic)),
     };
     Finding { blocks: true, what, fix, remedy: Vec::new() }
+}
+
+/// The command that attaches in another mode, in a sentence.
+fn in_mode(nic: &Nic, mode: &str) -> String {
+    CommandLine::nicctl("attach").on(nic.name()).with("--mode", mode).quoted()
+}
+
+fn generic(nic: &Nic) -> String {
+    in_mode(nic, "generic")
+}
+
+fn set(nic: &Nic, settings: &[&str]) -> CommandLine {
+    CommandLine::nicctl("set").on(nic.name()).on_all(settings)
 }
 
 /// The kernel knows since 6.3; before, and if it can not be asked, the table does.
@@ -201,26 +235,29 @@ fn takes_native_frags(nic: &Nic, machine: Machine) -> bool {
 }
 
 fn mtu_finding(nic: &Nic, machine: Machine) -> Option<Finding> {
-    let limit = exceeded_limit_on(nic, machine)?;
+    let Exceeded { mtu, limit } = exceeded_limit_on(nic, machine)?;
     if takes_native_frags(nic, machine) {
         return None;
     }
-    let (name, mtu, driver) = (nic.name(), nic.mtu(), described(nic));
+    let driver = described(nic);
+    let less = set(nic, &[&format!("link.mtu={limit}")]).quoted();
     Some(Finding {
         // For a driver without a row the limit is a guess.
         blocks: known(nic).is_some(),
         what: format!("MTU {mtu} is more than {driver} takes with XDP: {limit}"),
-        fix: format!("`ip link set dev {name} mtu {limit}`, or use --mode generic"),
+        fix: match nic.peer() {
+            Some(_) => generic(nic),
+            None => format!("{less}, or {}", generic(nic)),
+        },
         remedy: Vec::new(),
     })
 }
 
 fn split_finding(nic: &Nic, machine: Machine) -> Option<Finding> {
-    let name = nic.name();
     (nic.splits_headers && !takes_native_frags(nic, machine)).then(|| Finding {
         blocks: true,
         what: format!("{} takes no XDP program that reads split headers", described(nic)),
-        fix: format!("`ethtool -G {name} tcp-data-split off`, or use --mode generic"),
+        fix: format!("{}, or {}", set(nic, &["ring.tcp-data-split=off"]).quoted(), generic(nic)),
         remedy: Vec::new(),
     })
 }
@@ -232,7 +269,7 @@ fn kernel_turns_off(nic: &Nic, feature: &str) -> Option<Finding> {
     (!state.is_fixed()).then(|| Finding {
         blocks: false,
         what: format!("the kernel turns {feature} off for generic XDP"),
-        fix: format!("`ethtool -K {} {feature} on` when it is detached", nic.name()),
+        fix: "detach turns it on again".to_owned(),
         remedy: vec![off(feature)],
     })
 }
@@ -243,8 +280,7 @@ fn off(feature: &str) -> (Key, Value) {
 
 fn offload_is_on(nic: &Nic, feature: &str) -> Option<Finding> {
     let state = nic.features.get(feature).filter(|feature| feature.active)?;
-    let (name, driver) = (nic.name(), described(nic));
-    let short = if feature == "rx-lro" { "lro" } else { feature };
+    let driver = described(nic);
     // virtio_net turns it off by itself unless the host forbids that.
     if nic.driver_name() == Some("virtio_net") && !state.is_fixed() {
         return None;
@@ -252,10 +288,11 @@ fn offload_is_on(nic: &Nic, feature: &str) -> Option<Finding> {
     let fix = if state.is_fixed() {
         format!(
             "{feature} is [fixed]: turn it off on the host's side (QEMU: guest_tso4=off, \
-             guest_tso6=off, guest_ufo=off), or use --mode generic"
+             guest_tso6=off, guest_ufo=off), or {}",
+            generic(nic)
         )
     } else {
-        format!("`ethtool -K {name} {short} off`")
+        set(nic, &[&format!("feature.{feature}=off")]).to_string()
     };
     let what = format!("{driver} can not run XDP with {feature} on");
     let remedy = if state.is_fixed() { Vec::new() } else { vec![off(feature)] };
@@ -264,14 +301,13 @@ fn offload_is_on(nic: &Nic, feature: &str) -> Option<Finding> {
 
 fn offload_is_off(nic: &Nic, feature: &str) -> Option<Finding> {
     nic.features.get(feature).filter(|feature| !feature.active)?;
-    let short = feature.strip_prefix("rx-").unwrap_or(feature);
     Some(Finding {
         blocks: false,
         what: format!(
             "{} has {feature} off: the stack gets every segment by itself",
             described(nic)
         ),
-        fix: format!("`ethtool -K {} {short} on`", nic.name()),
+        fix: set(nic, &[&format!("feature.{feature}=on")]).to_string(),
         remedy: Vec::new(),
     })
 }
@@ -323,7 +359,7 @@ fn queue_finding(nic: &Nic, rule: QueueRule, machine: Machine) -> Option<Finding
                     "{driver} runs XDP on at most {most} CPUs; this machine can have {}",
                     machine.cpus
                 ),
-                fix: format!("boot with nr_cpus={most}, or use --mode generic"),
+                fix: format!("boot with nr_cpus={most}, or {}", generic(nic)),
                 remedy: Vec::new(),
             })
         }
@@ -335,16 +371,14 @@ fn queue_finding(nic: &Nic, rule: QueueRule, machine: Machine) -> Option<Finding
 /// left as it is.
 fn channels_finding(nic: &Nic, what: String, wanted: &[(&str, u32)]) -> Finding {
     if wanted.last().is_none_or(|(_, count)| *count == 0) {
-        let fix = "use --mode generic".to_owned();
-        return Finding { blocks: true, what, fix, remedy: Vec::new() };
+        return Finding { blocks: true, what, fix: generic(nic), remedy: Vec::new() };
     }
-    let counts: Vec<String> =
-        wanted.iter().map(|(name, count)| format!("{name} {count}")).collect();
+    let counts = wanted.iter().map(|(name, count)| format!("channels.{name}={count}"));
     let setting = |&(name, count): &(&str, u32)| (Key::new(Group::Channels, name), count.into());
     Finding {
         blocks: true,
         what,
-        fix: format!("`ethtool -L {} {}`", nic.name(), counts.join(" ")),
+        fix: set(nic, &[]).on_all(counts).to_string(),
         remedy: wanted.iter().map(setting).collect(),
     }
 }
@@ -403,7 +437,7 @@ mod tests {
         let findings = findings_on(&veth, XdpMode::Native, MACHINE);
         let gro = findings.iter().find(|finding| finding.what.contains("rx-gro")).unwrap();
         assert!(!gro.blocks);
-        assert_eq!(gro.fix, "`ethtool -K eth0 gro on`");
+        assert_eq!(gro.fix, "nicctl set eth0 feature.rx-gro=on");
     }
 
     #[test]
@@ -418,17 +452,17 @@ mod tests {
         let [(blocks, what, fix)] = &native(&nic("ixgbevf", 9000), MACHINE)[..] else { panic!() };
         assert!(blocks);
         assert_eq!(what, "MTU 9000 is more than eth0 (ixgbevf) takes with XDP: 3050");
-        assert_eq!(fix, "`ip link set dev eth0 mtu 3050`, or use --mode generic");
+        assert_eq!(fix, "`nicctl set eth0 link.mtu=3050`, or `nicctl attach eth0 --mode generic`");
         assert_eq!(native(&nic("ixgbevf", 3050), MACHINE), []);
     }
 
     #[test]
     fn frags_lift_the_limit_where_the_kernel_has_them() {
         let ice = nic("ice", 9000);
-        assert_eq!(exceeded_limit_on(&ice, MACHINE), Some(3046));
+        assert_eq!(exceeded_limit_on(&ice, MACHINE), Some(Exceeded { mtu: 9000, limit: 3046 }));
         assert_eq!(native(&ice, MACHINE).len(), 1);
         let newer = Machine { kernel: KernelVersion(6, 3), ..MACHINE };
-        assert_eq!(exceeded_limit_on(&ice, newer), Some(3046));
+        assert_eq!(exceeded_limit_on(&ice, newer), Some(Exceeded { mtu: 9000, limit: 3046 }));
         assert_eq!(native(&ice, newer), []);
     }
 
@@ -436,7 +470,7 @@ mod tests {
     fn a_driver_without_native_xdp_leaves_generic() {
         let [(true, what, fix)] = &native(&nic("e1000e", 1500), MACHINE)[..] else { panic!() };
         assert_eq!(what, "eth0 (e1000e) does not run XDP natively");
-        assert_eq!(fix, "use --mode generic");
+        assert_eq!(fix, "`nicctl attach eth0 --mode generic`");
         // It has it since 6.6, and this is 6.1.
         assert!(native(&nic("vmxnet3", 1500), MACHINE)[0].0);
     }
@@ -453,7 +487,7 @@ mod tests {
     fn an_offload_that_can_be_turned_off_comes_with_the_command() {
         let nic = with_feature(nic("mlx5_core", 1500), "rx-lro", false);
         let [(true, _, fix)] = &native(&nic, MACHINE)[..] else { panic!() };
-        assert_eq!(fix, "`ethtool -K eth0 lro off`");
+        assert_eq!(fix, "nicctl set eth0 feature.rx-lro=off");
         let virtio =
             combined(with_feature(self::nic("virtio_net", 1500), "rx-gro-hw", false), 1, 16);
         assert_eq!(native(&virtio, MACHINE), []);
@@ -465,7 +499,7 @@ mod tests {
             panic!()
         };
         assert_eq!(what, "eth0 (ena) needs half of its 8 channels for XDP; 8 are in use");
-        assert_eq!(fix, "`ethtool -L eth0 combined 4`");
+        assert_eq!(fix, "nicctl set eth0 channels.combined=4");
         assert_eq!(native(&combined(nic("ena", 1500), 4, 8), MACHINE), []);
     }
 
@@ -497,7 +531,7 @@ mod tests {
         let [(true, _, fix)] = &native(&combined(nic("bnxt_en", 1500), 0, 16), MACHINE)[..] else {
             panic!()
         };
-        assert_eq!(fix, "`ethtool -L eth0 rx 0 tx 0 combined 8`");
+        assert_eq!(fix, "nicctl set eth0 channels.rx=0 channels.tx=0 channels.combined=8");
     }
 
     #[test]

@@ -116,7 +116,7 @@ fn ports<'a>(link: &LinkInfo, links: &'a [LinkInfo]) -> Result<Vec<&'a LinkInfo>
     if ports.is_empty() {
         let (name, kind) = (&link.name, link.kind.as_deref().unwrap_or_default());
         return Err(Error::failed(format!("{name} is a {kind} without ports"))
-            .with_fix(format!("give it a port: `ip link set dev PORT master {name}`")));
+            .with_fix("name the interface that the frames come through, or give it a port"));
     }
     Ok(ports)
 }

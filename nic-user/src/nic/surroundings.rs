@@ -2,13 +2,17 @@
 //! queues, the other end of a veth.
 
 use super::{Nic, cpus::CpuSet, namespace};
-use crate::netlink::{
-    link::{Links, XdpMode},
-    netdev::Netdev,
+use crate::{
+    error::{Error, Kind, Result},
+    netlink::{
+        IfSupported,
+        link::{Links, XdpMode},
+        netdev::Netdev,
+    },
 };
 
-/// What limits the settings of an interface besides its driver. What can not be read limits
-/// nothing: the kernel has the last word.
+/// What limits the settings of an interface besides its driver. What the kernel does not tell, or
+/// not to this process, limits nothing: it has the last word.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Surroundings {
     /// The CPUs that run.
@@ -57,15 +61,23 @@ pub struct Peer {
 
 impl Surroundings {
     /// Those of an interface of the current network namespace.
-    pub fn of(nic: &Nic) -> Self {
-        Self {
-            cpus: CpuSet::online(),
-            af_xdp: af_xdp(nic.ifindex()),
-            has_napis: has_napis(nic),
-            native_xdp: has_native_xdp(nic),
-            peer: peer(nic),
-            mtu: mtu_below(nic),
-        }
+    ///
+    /// # Errors
+    ///
+    /// Something of them could not be read, which may be there.
+    pub fn of(nic: &Nic) -> Result<Self> {
+        let read = || {
+            Ok(Self {
+                cpus: CpuSet::online()?,
+                af_xdp: af_xdp(nic.ifindex())?,
+                has_napis: has_napis(nic)?,
+                native_xdp: has_native_xdp(nic),
+                peer: peer(nic)?,
+                mtu: mtu_below(nic)?,
+            })
+        };
+        let action = || format!("read what limits the settings of {}", nic.name());
+        read().map_err(|error: Error| error.while_doing(action()))
     }
 }
 
@@ -73,35 +85,54 @@ fn has_native_xdp(nic: &Nic) -> bool {
     nic.xdp().iter().any(|program| program.mode == XdpMode::Native)
 }
 
-fn af_xdp(ifindex: u32) -> Option<u32> {
-    let queues = Netdev::open().and_then(|mut netdev| netdev.queues(ifindex)).ok()?;
-    queues.into_iter().filter(|(_, queue)| queue.af_xdp).map(|(id, _)| id.number).max()
+fn af_xdp(ifindex: u32) -> Result<Option<u32>> {
+    let queues = Netdev::open().and_then(|mut netdev| netdev.queues(ifindex)).if_supported();
+    let queues = if_told(queues.map_err(|error| error.while_doing("list its queues")))?;
+    let with_sockets = queues.flatten().into_iter().flatten().filter(|(_, queue)| queue.af_xdp);
+    Ok(with_sockets.map(|(id, _)| id.number).max())
 }
 
-fn mtu_below(nic: &Nic) -> Option<MtuBelow> {
-    let kind = nic.kind()?;
-    STACKED.iter().find(|(of, _)| *of == kind)?;
-    let below = nic.link.lower.filter(|below| below.netnsid.is_none())?;
-    let below = Links::open().and_then(|mut links| links.by_index(below.ifindex)).ok()?;
-    Some(MtuBelow { name: below.name, most: below.mtu.into() })
+fn mtu_below(nic: &Nic) -> Result<Option<MtuBelow>> {
+    let is_stacked = STACKED.iter().any(|(kind, _)| Some(*kind) == nic.kind());
+    let below = nic.link.lower.filter(|below| is_stacked && below.netnsid.is_none());
+    let Some(below) = below else { return Ok(None) };
+    let below = Links::open().and_then(|mut links| links.by_index(below.ifindex));
+    let below = if_told(below.map_err(|error| error.while_doing("look at what is below it")))?;
+    Ok(below.map(|below| MtuBelow { name: below.name, most: below.mtu.into() }))
 }
 
-fn has_napis(nic: &Nic) -> Option<bool> {
-    let napis = Netdev::open().and_then(|mut netdev| netdev.napis(nic.ifindex()));
-    napis.ok().filter(|_| nic.link.up).map(|napis| !napis.is_empty())
+fn has_napis(nic: &Nic) -> Result<Option<bool>> {
+    let napis = Netdev::open().and_then(|mut netdev| netdev.napis(nic.ifindex())).if_supported();
+    let napis = if_told(napis.map_err(|error| error.while_doing("list its NAPIs")))?;
+    Ok(napis.flatten().filter(|_| nic.link.up).map(|napis| !napis.is_empty()))
 }
 
-fn peer(nic: &Nic) -> Option<Peer> {
-    let other = nic.peer()?;
-    let nic = match other.netnsid {
+/// The other end of a veth, if it can be looked at.
+pub fn peer_of(nic: &Nic) -> Result<Option<Nic>> {
+    let Some(other) = nic.peer() else { return Ok(None) };
+    let peer = match other.netnsid.map(namespace::of_id) {
         None => Nic::by_index(other.ifindex),
-        Some(id) => namespace::of_id(id)?.run(|| Nic::by_index(other.ifindex)).ok()?,
+        Some(Some(namespace)) => namespace.run(|| Nic::by_index(other.ifindex)).flatten(),
+        // A namespace that cannot be seen.
+        Some(None) => return Ok(None),
     };
-    let nic = nic.ok()?;
-    Some(Peer {
+    if_told(peer)
+}
+
+fn peer(nic: &Nic) -> Result<Option<Peer>> {
+    Ok(peer_of(nic)?.map(|nic| Peer {
         name: nic.name().to_owned(),
         rx_queues: nic.rx_queues(),
         tx_queues: nic.tx_queues(),
         native_xdp: has_native_xdp(&nic),
-    })
+    }))
+}
+
+/// `None` of what is not there, or may not be looked at.
+fn if_told<T>(read: Result<T>) -> Result<Option<T>> {
+    match read {
+        Ok(read) => Ok(Some(read)),
+        Err(error) if matches!(error.kind(), Kind::NotFound | Kind::NotPermitted) => Ok(None),
+        Err(error) => Err(error),
+    }
 }

@@ -189,7 +189,7 @@ pub fn plan(nic: &Nic, options: &Options<'_>, mode: Mode) -> Result<Attached> {
 }
 
 /// What is attached to `nic`, if that is more than pins.
-fn attachment_of(nic: &Nic) -> Result<Option<Attachment>> {
+pub fn attachment_of(nic: &Nic) -> Result<Option<Attachment>> {
     let attachment = earlier(nic, Slot::of(&nic.link)?)?;
     Ok(attachment.filter(|attachment| !attachment.is_stale()))
 }
@@ -279,7 +279,7 @@ fn warnings(nic: &Nic, mode: XdpMode) -> impl Iterator<Item = String> {
     let findings = preflight::xdp_findings(nic, mode).into_iter();
     findings
         .filter(|finding| !finding.blocks)
-        .map(|Finding { what, fix, .. }| format!("{what}; {fix}"))
+        .map(|Finding { what, fix, .. }| format!("{what}; fix: {fix}"))
 }
 
 /// The builds to try, in this order.

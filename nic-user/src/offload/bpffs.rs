@@ -18,6 +18,7 @@ use nix::{
 };
 
 use crate::{
+    command_line::CommandLine,
     error::{Error, Result},
     report::terminal::say,
     trusted,
@@ -45,7 +46,7 @@ pub fn root() -> Result<PathBuf> {
         refuse_if_hidden()?;
         mount_bpffs().map_err(|error| {
             Error::io(format!("mount bpffs on {MOUNT_POINT}"), &error)
-                .with_fix(format!("as root: mount -t bpf -o mode=0700 bpf {MOUNT_POINT}"))
+                .with_fix(mount_here_command())
         })?;
         if is_in_container() {
             say(ENDS_WITH_CONTAINER);
@@ -69,8 +70,7 @@ fn is_in_container() -> bool {
 
 fn refuse_if_chosen(root: &Path) -> Result<()> {
     let Some(chosen) = CHOSEN.get() else { return Ok(()) };
-    Err(Error::failed(format!("{} is no bpffs", chosen.display()))
-        .with_fix(format!("as root: mount -t bpf -o mode=0700 bpf {}", root.display())))
+    Err(Error::failed(format!("{} is no bpffs", chosen.display())).with_fix(mount_command(root)))
 }
 
 /// The bpffs if it is there; never mounts.
@@ -99,8 +99,19 @@ pub fn seen_root() -> Result<PathBuf> {
         Error::not_permitted(format!(
             "what is attached cannot be seen: no bpffs is mounted on {MOUNT_POINT}"
         ))
-        .with_fix(format!("as root: mount -t bpf -o mode=0700 bpf {MOUNT_POINT}"))
+        .with_fix(mount_here_command())
     })
+}
+
+/// The command that mounts it where it is looked for.
+pub fn mount_here_command() -> CommandLine {
+    mount_command(Path::new(MOUNT_POINT))
+}
+
+/// The command that mounts a bpffs there, for root alone.
+fn mount_command(at: &Path) -> CommandLine {
+    let mode: &[_] = &["mount", "-t", "bpf", "-o", "mode=0700", "bpf"];
+    CommandLine::other(mode).on(at.display())
 }
 
 /// Where this process has no bpffs, the machine's may be hidden from it, as by `ip netns exec`.
@@ -151,7 +162,7 @@ pub fn error(action: impl fmt::Display, error: &io::Error) -> Error {
         // Pins only go together.
         Some(libc::ENOENT) => told.with_fix("somebody removed it: detach and attach again"),
         Some(libc::EROFS) => {
-            told.with_fix(format!("make it writable: mount -o remount,rw {}", path().display()))
+            told.with_fix(CommandLine::other(&["mount", "-o", "remount,rw"]).on(path().display()))
         }
         _ => told,
     }

@@ -13,6 +13,7 @@ use super::{
     slot::Slot,
 };
 use crate::{
+    command_line::CommandLine,
     error::Result,
     netlink::{
         link::Links,
@@ -26,15 +27,20 @@ use crate::{
 
 /// In front of filters whose priority the kernel chose (from 49152 down).
 const PRIORITY: u16 = 0x6e63;
-/// What to do where the kernel does not know the qdisc.
-const MISSING: &str = "before Linux 6.6 it takes the modules sch_ingress and cls_bpf: \
-                       `modprobe -a sch_ingress cls_bpf`";
 const HANDLE: u32 = 1;
 
 const FILTERS: [(&str, Filter); 2] = [
     (INGRESS, Filter { hook: Hook::Ingress, priority: PRIORITY, handle: HANDLE }),
     (EGRESS, Filter { hook: Hook::Egress, priority: PRIORITY, handle: HANDLE }),
 ];
+
+/// What to do where the kernel does not know the qdisc.
+fn load_modules() -> String {
+    format!(
+        "before Linux 6.6 it takes the modules sch_ingress and cls_bpf: {}",
+        CommandLine::other(&["modprobe", "-a", "sch_ingress", "cls_bpf"]).quoted()
+    )
+}
 
 /// Makes the qdisc if there is none, and both filters; or puts new programs into them.
 pub fn attach(object: &mut Object, nic: &Nic, record: &mut AttachRecord) -> Result<()> {
@@ -46,7 +52,7 @@ pub fn attach(object: &mut Object, nic: &Nic, record: &mut AttachRecord) -> Resu
         let failed = |error: crate::netlink::Error| {
             let unknown = error.errno == libc::ENOENT;
             let error = error.while_doing(action("make clsact qdisc"));
-            if unknown { error.with_fix(MISSING) } else { error }
+            if unknown { error.with_fix(load_modules()) } else { error }
         };
         if !Clsact::open().map_err(failed)?.add(nic.ifindex()).map_err(failed)? {
             record.options &= !AttachRecord::OWN_QDISC;
@@ -120,8 +126,9 @@ fn remove_from(ifindex: u32, record: Result<AttachRecord>) -> Result<()> {
             let there = FILTERS.map(there).into_iter().collect::<Result<Vec<_>, _>>();
             return match there.map_err(failed)?.contains(&true) {
                 true => Err(error.with_fix(format!(
-                    "tc qdisc del dev {} clsact, if nobody else has filters there; then try again",
-                    link.name
+                    "{}, if nobody else has filters there; then try again",
+                    CommandLine::networking(&["tc", "qdisc", "del", "dev", &link.name, "clsact"])
+                        .quoted()
                 ))),
                 false => Ok(()),
             };

@@ -5,6 +5,7 @@ use std::{fs, path::Path};
 use aya::programs::{loaded_links, loaded_programs};
 
 use crate::{
+    command_line::CommandLine,
     error::Error,
     netlink::link::{XdpAttachment, XdpMode},
     nic::Nic,
@@ -19,21 +20,26 @@ pub fn description(nic: &Nic, attached: &XdpAttachment) -> String {
 
 /// The error where XDP is wanted on such an interface.
 pub fn refusal(nic: &Nic, attached: &XdpAttachment) -> Error {
-    const BESIDE: &str = "or count beside it: --mode tc";
     let (message, name) = (description(nic, attached), nic.name());
+    let beside = CommandLine::nicctl("attach").on(name).with("--mode", "tc").quoted();
     match link_of(attached.prog_id) {
         Some(link) => {
             let owner = holder(link).map(|owner| format!(", held by {owner}")).unwrap_or_default();
-            Error::failed(format!("{message}, attached by link {link}{owner}"))
-                .with_fix(format!("end its owner, or: bpftool link detach id {link}; {BESIDE}"))
+            Error::failed(format!("{message}, attached by link {link}{owner}")).with_fix(format!(
+                "end its owner, or detach it: {}; or count beside it: {beside}",
+                CommandLine::other(&["bpftool", "link", "detach", "id"]).on(link).quoted()
+            ))
         }
         None => Error::failed(message).with_fix(format!(
-            "detach it first if it is not needed: ip link set dev {name} {} off; {BESIDE}",
-            match attached.mode {
-                XdpMode::Native => "xdpdrv",
-                XdpMode::Generic => "xdpgeneric",
-                XdpMode::Offload => "xdpoffload",
-            }
+            "detach it first if it is not needed: {}; or count beside it: {beside}",
+            CommandLine::networking(&["ip", "link", "set", "dev", name])
+                .on(match attached.mode {
+                    XdpMode::Native => "xdpdrv",
+                    XdpMode::Generic => "xdpgeneric",
+                    XdpMode::Offload => "xdpoffload",
+                })
+                .on("off")
+                .quoted()
         )),
     }
 }

@@ -16,6 +16,7 @@ use super::{
     slot::Slot,
 };
 use crate::{
+    command_line::CommandLine,
     error::{Error, Kind, Result},
     netlink::link::{Links, XdpMode},
     nic::{Nic, preflight},
@@ -123,7 +124,8 @@ fn refuse_if_taken(nic: &Nic) -> Result<()> {
     let Some(program) = nic.xdp().first() else { return Ok(()) };
     let (name, id) = (nic.name(), program.prog_id);
     Err(Error::failed(format!("{name} has an XDP program already (id {id})")).with_fix(format!(
-        "if it is nicctl's: nicctl detach {name}; or forward through rings, without --in-kernel"
+        "if it is nicctl's: {}; or forward through rings, without --in-kernel",
+        CommandLine::nicctl("detach").on(name).quoted()
     )))
 }
 

@@ -12,6 +12,7 @@ use super::{
     slot::{self, Slot},
     sys::{self, LinkState, Object},
 };
+use crate::command_line::CommandLine;
 use crate::error::{Error, Result};
 
 /// What a link has to be, by the name of its pin.
@@ -138,9 +139,8 @@ pub fn check_all(slot: &Slot) -> Result<()> {
 fn foreign(path: &Path, error: &Error) -> Error {
     Error::new(error.kind(), format!("{} is not nicctl's: {error}", path.display())).with_fix(
         format!(
-            "it stays as it is: move it away, mv {} {}, and try again",
-            path.display(),
-            beside(path)
+            "it stays as it is: move it away, and try again: {}",
+            CommandLine::other(&["mv"]).on(path.display()).on(beside(path)).quoted()
         ),
     )
 }

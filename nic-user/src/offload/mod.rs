@@ -30,11 +30,13 @@ mod test_run;
 mod to_stack;
 
 pub use attach::{
-    Attached, Choice, Effect, Hooks, ModeWanted, Options, Switches, attach, choose, plan,
+    Attached, Choice, Effect, Hooks, ModeWanted, Options, Switches, attach, attachment_of, choose,
+    plan,
 };
 pub use attachment::{Attachment, set_policy};
 pub use bpffs::{
-    choose as choose_bpffs, existing_root, identity as bpffs_identity, path as bpffs_path,
+    choose as choose_bpffs, existing_root, identity as bpffs_identity,
+    mount_here_command as mount_bpffs_command, path as bpffs_path,
 };
 pub(crate) use btf::Btf;
 pub use detach::detach;
@@ -43,7 +45,7 @@ pub use lock::Lock;
 pub use log::follow;
 pub use object::Build;
 pub use privilege::{
-    NEEDS, Needs, WHERE_HIDDEN, check as check_privileges, hint as privilege_hint,
+    NEEDS, Needs, WHERE_HIDDEN, check as check_privileges, check_settings, hint as privilege_hint,
     refuse_those_of_a_file,
 };
 pub use programs::Programs;

@@ -5,7 +5,7 @@ use std::{panic::resume_unwind, path::PathBuf, thread};
 use aya::{
     Ebpf, EbpfLoader, VerifierLogLevel, include_bytes_aligned,
     maps::{Array, Map, MapData, xdp::XdpMapError},
-    programs::{Program, ProgramError, RawTracePoint, SchedClassifier, Xdp},
+    programs::{Program, ProgramError, ProgramInfo, RawTracePoint, SchedClassifier, Xdp},
 };
 use nic_common::{
     policy::{CopyPolicy, STEERING},
@@ -288,15 +288,32 @@ impl XdpPrograms<'_> {
 fn load_xdp(build: Build, program: &mut Xdp) -> Result<()> {
     match program.fd() {
         Ok(_) => Ok(()),
-        Err(_) => program.load().map_err(|error| verifying(build.program(), &error)),
+        Err(_) => {
+            program.load().map_err(|error| verifying(build.program(), &error))?;
+            check_name(build.program(), program.info())
+        }
     }
 }
 
 fn load_classifier(name: &str, program: &mut SchedClassifier) -> Result<()> {
     match program.fd() {
         Ok(_) => Ok(()),
-        Err(_) => program.load().map_err(|error| verifying(name, &error)),
+        Err(_) => {
+            program.load().map_err(|error| verifying(name, &error))?;
+            check_name(name, program.info())
+        }
     }
+}
+
+/// By its name a program is known as nicctl's. aya leaves it out if its trial of a program with a
+/// name fails, for whatever reason.
+fn check_name(name: &str, info: Result<ProgramInfo, ProgramError>) -> Result<()> {
+    let info = info.map_err(|error| pinned::aya_error(&format!("look at {name}"), &error))?;
+    if !info.name().is_empty() {
+        return Ok(());
+    }
+    Err(Error::failed(format!("load {name}: the kernel has it without a name"))
+        .with_fix("try again: what is short for a moment makes that"))
 }
 
 fn missing(program: &str) -> Error {

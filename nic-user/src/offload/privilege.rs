@@ -169,6 +169,21 @@ pub fn check(action: impl fmt::Display) -> Result<()> {
     refuse_user_namespace(action)
 }
 
+/// Whether this process may change settings, as far as can be seen.
+///
+/// # Errors
+///
+/// [`NotPermitted`](crate::error::Kind::NotPermitted), naming `action`.
+pub fn check_settings(action: impl fmt::Display) -> Result<()> {
+    let effective = read("status").ok().as_deref().and_then(effective);
+    if effective.is_none_or(|effective| has(effective, &NET_ADMIN)) {
+        return Ok(());
+    }
+    let name = NET_ADMIN.0;
+    Err(Error::not_permitted(format!("{action}: not permitted without {name}"))
+        .with_fix(format!("run it as root with {name}")))
+}
+
 fn refuse_user_namespace(action: impl fmt::Display) -> Result<()> {
     if !trusted::is_in_user_namespace() {
         return Ok(());

@@ -23,13 +23,15 @@ use super::{
     attach::{self, ModeWanted, Options},
     attachment::Attachment,
     detach,
-    lock::{self, Lock},
+    lock::Lock,
     pinned::{self, PolicyWord},
     privilege,
     slot::{self, Slot},
 };
 use crate::{
+    command_line::CommandLine,
     error::{Error, Result},
+    locked,
     nic::{InterfaceName, Nic, mode::Mode},
 };
 
@@ -162,7 +164,7 @@ pub fn refuse_if_used(name: &str, slot: &Slot) -> Result<()> {
 
 fn refuse_others(name: &str, directory: &File) -> Result<()> {
     let inode = directory.metadata().map_err(in_lock)?.st_ino();
-    let holders = lock::holders(inode);
+    let holders = locked::holders(inode);
     let own = process::id();
     match holders.iter().find(|&&holder| holder != own) {
         None if holders.contains(&own) => Ok(()),
@@ -172,8 +174,11 @@ fn refuse_others(name: &str, directory: &File) -> Result<()> {
 
 fn used(name: &str, pid: Option<u32>) -> Error {
     match pid {
-        Some(pid) => Error::failed(format!("process {pid}{} has rings at {name}", command(pid)))
-            .with_fix(format!("end it first: kill -INT {pid}")),
+        Some(pid) => {
+            Error::failed(format!("process {pid}{} has rings at {name}", command(pid))).with_fix(
+                format!("end it first: {}", CommandLine::other(&["kill", "-INT"]).on(pid).quoted()),
+            )
+        }
         None => Error::failed(format!("a process of another container has rings at {name}"))
             .with_fix("end it first"),
     }

@@ -1,16 +1,18 @@
 //! Settings of several interfaces as one.
 
-use super::together::{Manner, Part, together};
+use super::{
+    Lock,
+    together::{Manner, Part, together},
+};
 use crate::{
     control::{KernelDevice, Plan, Report},
     error::Result,
-    offload::Lock,
 };
 
 /// Carries out the plans of all interfaces, or none. What became of each is
 /// returned, also of those that were not reached.
 pub fn apply(
-    _lock: &Lock,
+    _lock: &Lock<'_>,
     planned: Vec<(KernelDevice, Plan)>,
     manner: Manner<'_>,
 ) -> (Vec<Report>, Result<()>) {

@@ -3,7 +3,7 @@
 use nic_common::record::AttachRecord;
 
 use super::{
-    Present,
+    Lock, Present,
     together::{Manner, Part, Rest, together},
 };
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
     },
     error::Result,
     nic::{Nic, mode::Mode},
-    offload::{self, Attached, Attachment, Choice, Effect, Lock, ModeWanted, Options, Slot},
+    offload::{self, Attached, Attachment, Choice, Effect, ModeWanted, Options, Slot},
 };
 
 /// What attaching to one interface would come to.
@@ -132,7 +132,7 @@ fn plan_settings(
     let identity = device.identity();
     let obtained = journals.find(&identity)?.map(|journal| journal.obtained).unwrap_or_default();
     let (xdp, limits) = (program.xdp, &program.limits[..]);
-    let around = &device.surroundings();
+    let around = &device.surroundings()?;
     let context = Context { identity: &identity, xdp, limits, around, obtained: &obtained };
     control::plan(&desired, &device.read()?, &context)
 }
@@ -141,7 +141,7 @@ fn plan_settings(
 /// time are detached, and every setting is made what it was. What became of each is returned, also
 /// of those that were not reached.
 pub fn attach(
-    lock: &Lock,
+    lock: &Lock<'_>,
     planned: Vec<Planned>,
     options: &Options<'_>,
     manner: Manner<'_>,
@@ -159,7 +159,7 @@ pub fn attach(
 
 /// The programs of one interface.
 struct Attaching<'a> {
-    lock: &'a Lock,
+    lock: &'a Lock<'a>,
     nic: Nic,
     /// Whether no setting of it was changed since.
     is_as_read: bool,
@@ -197,7 +197,7 @@ impl Rest for Attaching<'_> {
             named => named,
         };
         let options = Options { mode, ..*self.options };
-        let attached = offload::attach(self.lock, &self.nic, &options)?;
+        let attached = offload::attach(&self.lock.programs, &self.nic, &options)?;
         let why = attached.why.or_else(|| self.programs.why.take());
         self.programs = Attached { why, ..attached };
         Ok(())
@@ -205,7 +205,7 @@ impl Rest for Attaching<'_> {
 
     fn undo(&mut self) -> Result<()> {
         if self.programs.effect == Effect::Attached {
-            offload::detach(self.lock, &Slot::of(&self.nic.link)?)?;
+            offload::detach(&self.lock.programs, &Slot::of(&self.nic.link)?)?;
         }
         Ok(())
     }

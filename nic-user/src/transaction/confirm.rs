@@ -2,7 +2,9 @@
 
 use nic_common::policy::CopyPolicy;
 
+use super::Lock;
 use crate::{
+    command_line::CommandLine,
     control::{
         Bpffs, Journals, KernelDevice, Pending, Programs,
         give_back::{self, GivenBack},
@@ -16,7 +18,7 @@ use crate::{
         mode::Mode,
         setting::Key,
     },
-    offload::{self, Lock, ModeWanted, Options, Slot},
+    offload::{self, ModeWanted, Options, Slot},
 };
 
 /// What became of changes that nobody confirmed.
@@ -34,7 +36,7 @@ pub enum TakenBack {
 ///
 /// It cannot be told what there is.
 pub fn take_back_overdue(
-    lock: &Lock,
+    lock: &Lock<'_>,
     journals: &Journals,
 ) -> Result<Vec<(String, Result<TakenBack>)>> {
     let mut taken = Vec::new();
@@ -45,7 +47,8 @@ pub fn take_back_overdue(
                 let result = take_back(lock, &pending, journals);
                 taken.push((pending.identity.name.clone(), result));
             }
-            Err(error) => taken.push(("unconfirmed changes".to_owned(), Err(error))),
+            // Whoever changes that interface is told, and whoever asks `nicctl doctor`.
+            Err(_) => {}
         }
     }
     Ok(taken)
@@ -56,7 +59,7 @@ pub fn take_back_overdue(
 /// # Errors
 ///
 /// Something could not be given back: they go on waiting, and the next command tries again.
-fn take_back(lock: &Lock, pending: &Pending, journals: &Journals) -> Result<TakenBack> {
+fn take_back(lock: &Lock<'_>, pending: &Pending, journals: &Journals) -> Result<TakenBack> {
     let identity = &pending.identity;
     let taken = match presence(pending)? {
         Presence::There(place) => {
@@ -65,8 +68,10 @@ fn take_back(lock: &Lock, pending: &Pending, journals: &Journals) -> Result<Take
         Presence::Gone => TakenBack::Gone,
         Presence::Unseen => {
             let what = "its network namespace is not to be seen";
-            return Err(Error::failed(what)
-                .with_fix(format!("run `nicctl restore {}` inside of it", identity.name)));
+            return Err(Error::failed(what).with_fix(format!(
+                "run {} inside of it",
+                CommandLine::nicctl("restore").on(&identity.name).everywhere().quoted()
+            )));
         }
         Presence::Unread(error) => return Err(error),
     };
@@ -87,22 +92,29 @@ fn presence(pending: &Pending) -> Result<Presence> {
 /// # Errors
 ///
 /// As [`take_back`].
-pub fn take_back_of(lock: &Lock, interface: InterfaceId, journals: &Journals) -> Result<bool> {
+pub fn take_back_of(lock: &Lock<'_>, interface: InterfaceId, journals: &Journals) -> Result<bool> {
     let Some(pending) = journals.pending(interface)? else { return Ok(false) };
     let name = &pending.identity.name;
     take_back(lock, &pending, journals).map_err(|error| {
         let error =
             error.while_doing(format_args!("take back what waits to be confirmed of {name}"));
-        match error.fix() {
-            Some(_) => error,
-            None => error.with_fix(format!("to keep it, and go on: nicctl confirm {name}")),
+        match (error.fix(), pending.deadline.left()) {
+            (None, Ok(Some(_))) => error.with_fix(format!(
+                "to keep it: {}",
+                CommandLine::nicctl("confirm").on(name).quoted()
+            )),
+            (None, _) => error.with_fix(format!(
+                "to keep it as it is now, remove {}",
+                journals.pending_file(interface).display()
+            )),
+            (Some(_), _) => error,
         }
     })?;
     Ok(true)
 }
 
 fn take_back_at(
-    lock: &Lock,
+    lock: &Lock<'_>,
     place: &Place,
     pending: &Pending,
     journals: &Journals,
@@ -117,7 +129,7 @@ fn take_back_at(
     if given.is_complete() { Ok(foreign) } else { Err(incomplete(&place.name, &given)) }
 }
 
-fn take_back_programs(lock: &Lock, nic: &Nic, pending: &Pending) -> Result<()> {
+fn take_back_programs(lock: &Lock<'_>, nic: &Nic, pending: &Pending) -> Result<()> {
     if pending.programs == Programs::Same {
         return Ok(());
     }
@@ -125,11 +137,11 @@ fn take_back_programs(lock: &Lock, nic: &Nic, pending: &Pending) -> Result<()> {
     let slot = Slot::of(&nic.link)?;
     match pending.programs {
         Programs::Same => Ok(()),
-        Programs::None => offload::detach(lock, &slot).map(drop),
+        Programs::None => offload::detach(&lock.programs, &slot).map(drop),
         Programs::Attached { mode, policy, pull, log } => {
             let policy = CopyPolicy::from_word(policy);
             // What a mode cannot do that is asked for is refused: this is not asked for, it was.
-            offload::set_policy(lock, &slot, policy)?;
+            offload::set_policy(&lock.programs, &slot, policy)?;
             let options = Options {
                 mode: ModeWanted::Only(Mode::of_flag(mode)),
                 policy: &|_| policy,
@@ -138,7 +150,7 @@ fn take_back_programs(lock: &Lock, nic: &Nic, pending: &Pending) -> Result<()> {
                 clsact: false,
                 for_rings: false,
             };
-            offload::attach(lock, nic, &options).map(drop)
+            offload::attach(&lock.programs, nic, &options).map(drop)
         }
     }
 }
@@ -151,10 +163,11 @@ fn refuse_another_bpffs(name: &str, bpffs: &Bpffs) -> Result<()> {
     }
     let path = bpffs.path.display();
     let what = format!("its programs are pinned in {path}, and this is {}", here.display());
-    Err(Error::failed(what).with_fix(format!("nicctl --bpffs {path} restore {name}")))
+    Err(Error::failed(what)
+        .with_fix(CommandLine::nicctl("restore").on(name).in_bpffs(bpffs.path.clone())))
 }
 
 fn incomplete(name: &str, given: &GivenBack) -> Error {
     Error::failed(format!("not given back: {}", give_back::in_one_line(&given.left)))
-        .with_fix(format!("nicctl restore {name}"))
+        .with_fix(CommandLine::nicctl("restore").on(name))
 }

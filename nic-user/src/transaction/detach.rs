@@ -1,14 +1,15 @@
 //! Detaching, and giving settings back.
 
-use super::{confirm::take_back_of, subject::Subject};
+use super::{Lock, confirm::take_back_of, subject::Subject};
 use crate::{
+    command_line::CommandLine,
     control::{Journals, KernelDevice, Owner, Restored, Undo, Whose, journal::Noted, undo},
     error::{Error, Result},
     nic::{
         Nic,
         census::{Place, Presence},
     },
-    offload::{self, Lock},
+    offload,
 };
 
 /// What is to become of settings that nicctl changed.
@@ -70,18 +71,19 @@ impl SettingsLeft {
 ///
 /// Something could not be removed; or the settings cannot be given back from here.
 pub fn detach(
-    lock: &Lock,
+    lock: &Lock<'_>,
     subject: &Subject,
     wanted: Wanted,
     journals: &Journals,
 ) -> Result<Detached> {
+    check_privilege(subject, wanted, journals)?;
     let was_attached = is_attached(subject)?;
     let was_unconfirmed = match subject.presence.place() {
         Some(place) => take_back_of(lock, place.id, journals)?,
         None => false,
     };
     if let Some(slot) = &subject.slot {
-        offload::detach(lock, slot)?;
+        offload::detach(&lock.programs, slot)?;
     }
     let settings = settings(subject, wanted, journals, false)?;
     Ok(Detached { was_attached, was_unconfirmed, settings })
@@ -94,11 +96,45 @@ pub fn detach(
 /// As [`detach`].
 pub fn preview(subject: &Subject, wanted: Wanted, journals: &Journals) -> Result<Detached> {
     let was_attached = is_attached(subject)?;
-    let place = subject.presence.place();
-    let pending = place.map(|place| journals.pending(place.id)).transpose()?;
-    let was_unconfirmed = pending.flatten().is_some();
+    let was_unconfirmed = is_unconfirmed(subject, journals)?;
     let settings = settings(subject, wanted, journals, true)?;
     Ok(Detached { was_attached, was_unconfirmed, settings })
+}
+
+/// Programs go before settings: nothing is done where those could not be given back.
+fn check_privilege(subject: &Subject, wanted: Wanted, journals: &Journals) -> Result<()> {
+    let changes_settings = || match (&subject.presence, &subject.journal, undo_of(wanted)) {
+        (Presence::There(_), Some(noted), Some(undo)) => is_meant(undo, noted),
+        _ => false,
+    };
+    if !changes_settings() && !is_unconfirmed(subject, journals)? {
+        return Ok(());
+    }
+    offload::check_settings(format_args!("give back the settings of {}", subject.name))
+}
+
+fn is_unconfirmed(subject: &Subject, journals: &Journals) -> Result<bool> {
+    let Some(place) = subject.presence.place() else { return Ok(false) };
+    Ok(journals.pending(place.id)?.is_some())
+}
+
+/// What is to be undone; `None` if nothing is.
+const fn undo_of(wanted: Wanted) -> Option<Undo<'static>> {
+    match wanted {
+        Wanted::Keep => None,
+        Wanted::GiveBack { everything, force } => {
+            let whose = if everything { Whose::Everybody } else { Whose::Of(&Owner::Attach) };
+            Some(Undo { whose, force })
+        }
+        Wanted::Forget => Some(Undo { whose: Whose::Everybody, force: false }),
+    }
+}
+
+fn is_meant(undo: Undo<'_>, noted: &Noted) -> bool {
+    match undo.whose {
+        Whose::Everybody => true,
+        Whose::Of(owner) => noted.owners.contains(owner),
+    }
 }
 
 fn is_attached(subject: &Subject) -> Result<bool> {
@@ -120,21 +156,10 @@ pub fn settings(
     dry_run: bool,
 ) -> Result<Option<SettingsLeft>> {
     let Some(noted) = &subject.journal else { return Ok(None) };
-    let undo = match wanted {
-        Wanted::Keep => return Ok(None),
-        Wanted::GiveBack { everything, force } => {
-            let whose = if everything { Whose::Everybody } else { Whose::Of(&Owner::Attach) };
-            Undo { whose, force }
-        }
-        Wanted::Forget => Undo { whose: Whose::Everybody, force: false },
-    };
-    let is_meant = match undo.whose {
-        Whose::Everybody => true,
-        Whose::Of(owner) => noted.owners.contains(owner),
-    };
+    let Some(undo) = undo_of(wanted) else { return Ok(None) };
     match &subject.presence {
         Presence::Gone => forget(noted, journals, dry_run),
-        _ if !is_meant => Ok(None),
+        _ if !is_meant(undo, noted) => Ok(None),
         Presence::There(place) => {
             let restored = place.netns.run(|| give_back(place, undo, journals, dry_run))??;
             Ok(restored.given_back.is_some().then_some(SettingsLeft::GivenBack(Box::new(restored))))
@@ -175,6 +200,8 @@ fn unseen(name: &str) -> Error {
         "give back the settings of {name}: its network namespace is not to be seen"
     ))
     .with_fix(format!(
-        "if it is no more: nicctl detach --gone; else run `nicctl restore {name}` inside of it"
+        "if it is no more: {}; else run {} inside of it",
+        CommandLine::nicctl("detach").option("--gone").everywhere().quoted(),
+        CommandLine::nicctl("restore").on(name).everywhere().quoted()
     ))
 }

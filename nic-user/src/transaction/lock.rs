@@ -1,15 +1,29 @@
 //! Nobody else changes anything.
 
-use crate::{control::Journals, error::Result, offload::Lock};
+use crate::{
+    control::{Journals, journal},
+    error::Result,
+    offload,
+};
 
-/// Waits for the lock, as [`Lock::take`] does, and clears away what others that were killed had not
-/// finished writing.
+/// Held while interfaces are changed: their programs, and their settings.
+#[derive(Debug)]
+pub struct Lock<'a> {
+    /// Of the programs.
+    pub(super) programs: offload::Lock,
+    _settings: Option<journal::Lock<'a>>,
+}
+
+/// Waits for both locks, as each does, and clears away what others that were killed had not finished
+/// writing.
 ///
 /// # Errors
 ///
-/// Those of [`Lock::take`]; what they had not finished cannot be removed.
-pub fn lock(journals: &Journals, waiting: impl FnOnce(Option<u32>)) -> Result<Lock> {
-    let lock = Lock::take(waiting)?;
+/// Those of [`offload::Lock::take`] and [`Journals::lock`]; what they had not finished cannot be
+/// removed.
+pub fn lock<'a>(journals: &'a Journals, waiting: &dyn Fn(Option<u32>)) -> Result<Lock<'a>> {
+    let programs = offload::Lock::take(waiting)?;
+    let settings = journals.lock(waiting)?;
     journals.clear_unfinished()?;
-    Ok(lock)
+    Ok(Lock { programs, _settings: settings })
 }

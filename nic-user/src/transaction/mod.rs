@@ -16,7 +16,7 @@ pub use apply::apply;
 pub use attach::{Done, Planned, attach, plan};
 pub use confirm::{TakenBack, take_back_of, take_back_overdue};
 pub use detach::{Detached, SettingsLeft, Wanted, detach, preview, settings};
-pub use lock::lock;
+pub use lock::{Lock, lock};
 pub use present::Present;
 pub use subject::{Scope, Subject};
 pub use together::Manner;

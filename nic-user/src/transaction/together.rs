@@ -3,6 +3,7 @@
 use std::vec;
 
 use crate::{
+    command_line::CommandLine,
     control::{
         Bpffs, Deadline, Identity, Journals, KernelDevice, Owner, Pending, Plan, Programs, Report,
         apply_then, give_back,
@@ -94,8 +95,11 @@ fn refuse(interface: &Identity, journals: &Journals) -> Result<()> {
     let Some(pending) = journals.pending(interface.id)? else { return Ok(()) };
     let (name, left) = (&interface.name, pending.deadline.left()?.unwrap_or_default());
     let what = format!("earlier changes of {name} wait to be confirmed, for {left} s more");
-    Err(Error::failed(what)
-        .with_fix(format!("nicctl confirm {name}, or take them back: nicctl restore {name}")))
+    Err(Error::failed(what).with_fix(format!(
+        "keep them: {}; or take them back: {}",
+        CommandLine::nicctl("confirm").on(name).quoted(),
+        CommandLine::nicctl("restore").on(name).quoted()
+    )))
 }
 
 struct Together<'a, R> {
@@ -172,5 +176,5 @@ fn with_left(failure: Error, report: &Report) -> Error {
     }
     let left = give_back::in_one_line(&report.left);
     Error::new(failure.kind(), format!("{failure}; not given back: {left}"))
-        .with_fix(format!("nicctl restore {}", report.interface))
+        .with_fix(CommandLine::nicctl("restore").on(&report.interface))
 }

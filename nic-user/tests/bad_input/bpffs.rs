@@ -14,8 +14,8 @@ fn without_bpffs_attach_mounts_it_and_nothing_else_does() {
     needs_root!();
     let sandbox = Sandbox::new();
     sandbox.shell(UNMOUNT);
-    let message = "what is attached cannot be seen: no bpffs is mounted on /sys/fs/bpf\n  fix: as \
-                   root: mount -t bpf -o mode=0700 bpf /sys/fs/bpf\n";
+    let message = "what is attached cannot be seen: no bpffs is mounted on /sys/fs/bpf\n  fix: \
+                   mount -t bpf -o mode=0700 bpf /sys/fs/bpf\n";
     for args in [
         &["list"][..],
         &["list", "--json"],
@@ -57,7 +57,7 @@ fn a_bpffs_that_is_chosen_is_the_only_one() {
     let doctor = String::from_utf8(sandbox.nicctl(&[&own[..], &["doctor"]].concat()).stdout);
     assert!(doctor.unwrap().contains("mounted: /mnt/own"));
     let none = sandbox.nicctl(&["list", "--bpffs", "/mnt/none"]);
-    assert_refused(&none, 1, "/mnt/none is no bpffs\n  fix: as root: mount -t bpf");
+    assert_refused(&none, 1, "/mnt/none is no bpffs\n  fix: mount -t bpf");
     assert_done(&sandbox.nicctl(&[&["detach", "--all"], &own[..]].concat()));
 }
 
@@ -82,7 +82,7 @@ fn who_may_not_mount_bpffs_gets_the_command() {
     assert_refused(
         &output,
         4,
-        "nicctl: mount bpffs on /sys/fs/bpf: Operation not permitted (os error 1)\n  fix: as root: \
+        "nicctl: mount bpffs on /sys/fs/bpf: Operation not permitted (os error 1)\n  fix: \
          mount -t bpf -o mode=0700 bpf /sys/fs/bpf\n",
     );
     assert_eq!(sandbox.state(), before);
@@ -92,7 +92,7 @@ fn who_may_not_mount_bpffs_gets_the_command() {
 fn a_read_only_bpffs_is_told_with_the_command_that_changes_it() {
     needs_root!();
     let sandbox = Sandbox::new();
-    let message = "Read-only file system (os error 30)\n  fix: make it writable: mount -o \
+    let message = "Read-only file system (os error 30)\n  fix: mount -o \
                    remount,rw /sys/fs/bpf\n";
     sandbox.shell("mount -o remount,ro /sys/fs/bpf");
     sandbox.assert_refuses(&["attach", "nic-a"], 1, message);

@@ -58,8 +58,10 @@ fn an_xdp_program_of_somebody_else_is_named_and_stays() {
             host,
             &format!(
                 "nicctl: attach to nic-a: nic-a has a {name} XDP program `nic_lab` (id {id}) that \
-                 is not nicctl's\n  fix: detach it first if it is not needed: ip link set dev nic-a \
-                 {word} off; or count beside it: --mode tc\n"
+                 is not nicctl's\n  fix: detach it first if it is not needed: `ip netns exec {netns} \
+                 ip link set dev nic-a {word} off`; or count beside it: `nicctl attach nic-a --mode \
+                 tc --netns {netns}`\n",
+                netns = host.netns_name()
             ),
         );
     }
@@ -103,7 +105,7 @@ fn a_device_that_does_not_offload_is_told_so() {
     needs_root!();
     let sandbox = Sandbox::new();
     let message = "nicctl: attach to nic-a: nic-a (veth) does not run XDP programs in the device\n  \
-                   fix: use --mode native or --mode generic\n";
+                   fix: `nicctl attach nic-a --mode native`, or `nicctl attach nic-a --mode generic`\n";
     sandbox.assert_refuses(&["attach", "nic-a", "--mode", "offload"], 1, message);
     sandbox.assert_refuses(&["attach", "nic-a", "--mode", "offload", "--dry-run"], 1, message);
     // Nor is an attachment touched that works.
@@ -117,7 +119,7 @@ fn a_device_that_does_not_offload_is_told_so() {
 fn a_device_without_native_xdp_gets_generic_where_xdp_is_needed_or_a_refusal() {
     needs_root!();
     let sandbox = Sandbox::new();
-    let message = "nicctl: attach to lo: lo does not run XDP natively\n  fix: use --mode generic\n";
+    let message = "nicctl: attach to lo: lo does not run XDP natively\n  fix: `nicctl attach lo --mode generic`\n";
     sandbox.assert_refuses(&["attach", "lo", "--mode", "native"], 1, message);
     let said = assert_done(&sandbox.nicctl(&["attach", "lo", "--log"]));
     assert!(said.starts_with("lo: attached, generic mode"), "{said}");
@@ -130,11 +132,9 @@ fn an_mtu_beyond_a_single_buffer_takes_frags_and_is_said_once() {
     needs_root!();
     let sandbox = Sandbox::new();
     let (a, b) = (sandbox.lab().a(), sandbox.lab().b());
-    // The other end's MTU is what veth looks at, and only the kernel knows that.
+    // The other end's MTU is what veth looks at.
     b.links(|links| links.set_mtu(b.ifindex(), 9000)).unwrap();
-    let why = "native XDP: veth: Peer MTU is too large to set XDP (ERANGE: Numerical result out \
-               of range)";
-    assert_takes_frags(&sandbox, why);
+    assert_takes_frags(&sandbox, "MTU 9000 is more than a single buffer holds: ");
     assert_done(&sandbox.nicctl(&["detach", "nic-a"]));
     a.links(|links| links.set_mtu(a.ifindex(), 9000)).unwrap();
     assert_takes_frags(&sandbox, "MTU 9000 is more than a single buffer holds: ");

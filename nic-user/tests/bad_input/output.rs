@@ -84,7 +84,7 @@ fn what_is_named_on_the_command_line_cannot_control_the_terminal() {
         &["decode", "--hex", ODD],
         &["bench", "compare", ODD, file],
         &["bench", "--peer", ODD],
-        &["man", ODD],
+        &["man", &format!("/dev/null/{ODD}")],
         &["plan", "lo", "--profile", file],
         &["plan", "lo", ODD],
         &["plan", "lo", &format!("ring.rx={ODD}")],

@@ -46,7 +46,8 @@ pub enum Interference {
 pub struct Ended {
     /// Its exit code; `None` if it was killed.
     pub code: Option<i32>,
-    /// The numbers (`SYS_*`) of the calls that count, in the order in which they began.
+    /// The numbers (`SYS_*`) of the calls that count, in the order in which they began; none after
+    /// the only one that failed.
     pub calls: Vec<i64>,
     /// Its standard output and error.
     pub stdout: String,
@@ -76,7 +77,8 @@ pub fn run(command: &mut Command, at: Option<(usize, Interference)>) -> Ended {
         Options::PTRACE_O_TRACESYSGOOD | Options::PTRACE_O_TRACECLONE | Options::PTRACE_O_EXITKILL;
     ptrace::setoptions(pid, options).unwrap();
     go_to_entry(pid);
-    let mut ended = Run { pid, at, inside: BTreeMap::new(), calls: Vec::new() }.until_it_ends();
+    let mut ended =
+        Run { pid, at, inside: BTreeMap::new(), calls: Vec::new(), is_over: false }.until_it_ends();
     ended.hung = watchdog.has_bitten();
     for (file, text) in [(&mut stdout, &mut ended.stdout), (&mut stderr, &mut ended.stderr)] {
         file.rewind().unwrap();
@@ -119,11 +121,13 @@ struct Run {
     /// The threads that are inside of a call, and what is done to it.
     inside: BTreeMap<i32, Option<Interference>>,
     calls: Vec<i64>,
+    /// Nothing is to be done any more: calls stop no longer, which takes half the time.
+    is_over: bool,
 }
 
 impl Run {
     fn until_it_ends(mut self) -> Ended {
-        go_on(self.pid, None);
+        self.go_on(self.pid, None);
         loop {
             // Only children of this thread: other tests have theirs.
             let flags = WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD;
@@ -133,17 +137,30 @@ impl Run {
                         // It ends as others do, without having gone on.
                         let _ = kill(self.pid, Signal::SIGKILL);
                     } else {
-                        go_on(thread, None);
+                        self.go_on(thread, None);
                     }
                 }
                 WaitStatus::Exited(pid, code) if pid == self.pid => return self.ended(Some(code)),
                 WaitStatus::Signaled(pid, ..) if pid == self.pid => return self.ended(None),
                 // A new thread begins with a stop.
-                WaitStatus::Stopped(thread, Signal::SIGSTOP) => go_on(thread, None),
-                WaitStatus::Stopped(thread, signal) => go_on(thread, Some(signal)),
-                WaitStatus::PtraceEvent(thread, ..) => go_on(thread, None),
+                WaitStatus::Stopped(thread, Signal::SIGSTOP) => self.go_on(thread, None),
+                WaitStatus::Stopped(thread, signal) => self.go_on(thread, Some(signal)),
+                WaitStatus::PtraceEvent(thread, ..) => self.go_on(thread, None),
                 _ => {}
             }
+        }
+    }
+
+    /// Goes on until the next call begins or ends. A thread that is being killed cannot be told to.
+    fn go_on(&self, thread: Pid, signal: Option<Signal>) {
+        let gone_on = if self.is_over {
+            ptrace::cont(thread, signal)
+        } else {
+            ptrace::syscall(thread, signal)
+        };
+        match gone_on {
+            Ok(()) | Err(Errno::ESRCH) => {}
+            Err(error) => panic!("{error}"),
         }
     }
 
@@ -161,6 +178,7 @@ impl Run {
         if let Some(Interference::Fail(errno) | Interference::FailFromNowOn(errno)) = interference {
             change(thread, |registers| registers.rax = -i64::from(errno) as u64);
         }
+        self.is_over |= matches!(interference, Some(Interference::Fail(_)));
         interference
     }
 
@@ -180,14 +198,6 @@ impl Run {
             change(thread, |registers| registers.orig_rax = u64::MAX);
         }
         is_meant.then_some(interference)
-    }
-}
-
-/// Goes on until the next call begins or ends. A thread that is being killed cannot be told to.
-fn go_on(thread: Pid, signal: Option<Signal>) {
-    match ptrace::syscall(thread, signal) {
-        Ok(()) | Err(Errno::ESRCH) => {}
-        Err(error) => panic!("{error}"),
     }
 }
 

@@ -42,7 +42,7 @@ pub fn set<S: AsRef<str> + Sync>(
             identity: &identity,
             xdp: control::plan::Xdp::None,
             limits: &[],
-            around: &device.device.surroundings(),
+            around: &device.device.surroundings()?,
             obtained: &obtained,
         };
         let desired = wanted::from_arguments(&wishes, &Origin::CommandLine)?;

@@ -170,7 +170,7 @@ impl End {
         match given.left.first() {
             None => Ok(()),
             Some(left) => Err(Error::failed(format!("{action}: {} is not {}", left.key, left.was))
-                .with_fix("`nicctl show` tells what it is; set it, and run this again")),
+                .with_fix("see what it is (show), set it (set), and run this again")),
         }
     }
 }
@@ -264,6 +264,13 @@ fn decode(bytes: &[u8]) -> Result<Record, String> {
     match record.namespaces.iter().find(|name| !lab::is_lent(name)) {
         Some(other) => Err(format!("{other:?} is not a namespace of a loan")),
         None => Ok(record),
+    }
+}
+
+impl Loan {
+    /// The names of both.
+    pub fn names(&self) -> [&str; 2] {
+        self.record.ends.each_ref().map(|end| end.name.as_str())
     }
 }
 

@@ -4,6 +4,7 @@
 use std::{collections::BTreeSet, fs, net::IpAddr};
 
 use crate::{
+    command_line::CommandLine,
     error::{Error, Result},
     netlink::{
         link::LinkInfo,
@@ -32,15 +33,16 @@ pub fn refuse(nics: &[Nic; 2], links: &[LinkInfo]) -> Result<()> {
     for nic in nics {
         let name = nic.name();
         if let Some((reason, fix)) = stacked(&nic.link, links).or(in_use(nic)?) {
-            return Err(Error::failed(format!("{name} can not be lent to a bench: {reason}"))
-                .with_fix(fix.replace("IFACE", name)));
+            return Err(
+                Error::failed(format!("{name} can not be lent to a bench: {reason}")).with_fix(fix)
+            );
         }
     }
     Ok(())
 }
 
 /// Why not, and what to do about it.
-type Reason = (String, &'static str);
+type Reason = (String, String);
 
 fn stacked(link: &LinkInfo, links: &[LinkInfo]) -> Option<Reason> {
     match link.kind.as_deref() {
@@ -48,7 +50,7 @@ fn stacked(link: &LinkInfo, links: &[LinkInfo]) -> Option<Reason> {
         Some("veth") => {}
         _ => {
             let reason = "it is neither a network card nor one end of a veth pair".to_owned();
-            return Some((reason, "choose two interfaces that a cable joins"));
+            return Some((reason, "choose two interfaces that a cable joins".to_owned()));
         }
     }
     let name = |ifindex| {
@@ -57,13 +59,15 @@ fn stacked(link: &LinkInfo, links: &[LinkInfo]) -> Option<Reason> {
     };
     if let Some(master) = link.master {
         let reason = format!("it is a port of {}", name(master));
-        return Some((reason, "take it out: `ip link set IFACE nomaster`"));
+        let words = ["ip", "link", "set", "dev", &link.name, "nomaster"];
+        return Some((reason, CommandLine::networking(&words).to_string()));
     }
     let is_above = |above: &&LinkInfo| {
         above.lower.is_some_and(|lower| lower.ifindex == link.ifindex && lower.netnsid.is_none())
     };
     let above = links.iter().find(is_above)?;
-    Some((format!("{} is on top of it", above.name), "use an interface that carries nothing"))
+    let fix = "use an interface that carries nothing".to_owned();
+    Some((format!("{} is on top of it", above.name), fix))
 }
 
 fn in_use(nic: &Nic) -> Result<Option<Reason>> {
@@ -73,12 +77,16 @@ fn in_use(nic: &Nic) -> Result<Option<Reason>> {
     match routes.made_routes(ifindex).map_err(fail)? {
         MadeRoutes { has_default: true, .. } => {
             let reason = "the default route leads out of it".to_owned();
-            return Ok(Some((reason, "use an interface that the machine does not need")));
+            return Ok(Some((
+                reason,
+                "use an interface that the machine does not need".to_owned(),
+            )));
         }
         MadeRoutes { routes: 0, .. } => {}
         MadeRoutes { routes, .. } => {
             let reason = format!("{routes} routes lead out of it, and would be lost");
-            return Ok(Some((reason, "`ip route show dev IFACE`, also with -6, lists them")));
+            let list = CommandLine::networking(&["ip", "route", "show", "dev", nic.name()]);
+            return Ok(Some((reason, format!("{}, also with ip -6, lists them", list.quoted()))));
         }
     }
     let connected = connected()?;
@@ -86,18 +94,25 @@ fn in_use(nic: &Nic) -> Result<Option<Reason>> {
     let address = addresses.iter().filter_map(|it| it.ip()).find(|ip| connected.contains(ip));
     if let Some(address) = address {
         let reason = format!("there are TCP connections at its address {address}");
-        return Ok(Some((reason, "`ss -tn` lists them; use an interface that nobody uses")));
+        let list = CommandLine::networking(&["ss", "-tn"]).quoted();
+        let fix = format!("{list} lists them; use an interface that nobody uses");
+        return Ok(Some((reason, fix)));
     }
     if Slot::of(&nic.link)?.exists()? || !nic.xdp().is_empty() {
         let reason = "there are BPF programs on it".to_owned();
-        return Ok(Some((reason, "detach them first: `nicctl detach IFACE`")));
+        let detach = CommandLine::nicctl("detach").on(nic.name()).quoted();
+        return Ok(Some((reason, format!("if they are nicctl's, detach them first: {detach}"))));
     }
     let default = fs::read_to_string("/proc/sys/net/core/default_qdisc").unwrap_or_default();
     let is_made =
         |kind: &String| !DEFAULT_QDISCS.contains(&kind.as_str()) && kind.as_str() != default.trim();
     Ok(qdisc::kinds(ifindex).map_err(fail)?.into_iter().find(is_made).map(|kind| {
         let reason = format!("it has a queueing discipline that would be lost, {kind}");
-        (reason, "`tc qdisc del dev IFACE root` removes it, and clsact instead of root its filters")
+        let delete = |what| {
+            CommandLine::networking(&["tc", "qdisc", "del", "dev", nic.name(), what]).quoted()
+        };
+        let fix = format!("{} removes it, {} filters", delete("root"), delete("clsact"));
+        (reason, fix)
     }))
 }
 

@@ -13,13 +13,14 @@ use super::{
     gets_fewer_queues,
 };
 use crate::{
+    command_line::CommandLine,
     control::{
         journal::Obtained,
         rules::{self, State},
-        wanted::{Desired, Origin, Request},
+        wanted::{Desired, Origin, Request, Wanted},
     },
     error::{Error, Kind, Result},
-    nic::setting::{Access, Key, Setting, Settings, Value},
+    nic::setting::{Access, Group, Key, Setting, Settings, Value},
 };
 
 pub(super) struct Planner<'a> {
@@ -46,6 +47,11 @@ impl<'a> Planner<'a> {
 
     fn name(&self) -> &'a str {
         &self.context.identity.name
+    }
+
+    /// The command that shows its settings of a group.
+    fn show(&self, group: Group) -> CommandLine {
+        CommandLine::nicctl("show").on(self.name()).with("--group", group)
     }
 
     fn note(&mut self, note: String) {
@@ -193,10 +199,11 @@ impl<'a> Planner<'a> {
         }
     }
 
-    pub fn finish(mut self) -> Result<Plan> {
+    pub fn finish(mut self, desired: &Desired) -> Result<Plan> {
         if !self.refusals.is_empty() {
             return Err(refused(self.name(), &self.refusals));
         }
+        let left_out = self.left_out(desired);
         self.keep_what_is_overwritten();
         let identity = self.context.identity.clone();
         let touched = touched(&self.changes, self.current);
@@ -214,7 +221,18 @@ impl<'a> Planner<'a> {
                 Some(Step { group, changes, interrupts })
             })
             .collect();
-        Ok(Plan { identity, steps, notes: self.notes, touched })
+        Ok(Plan { identity, steps, notes: self.notes, touched, left_out })
+    }
+
+    fn left_out(&self, desired: &Desired) -> BTreeSet<String> {
+        let names = |is_meant: &dyn Fn(&Key, &Request) -> bool| -> BTreeSet<String> {
+            let meant = desired.iter().filter(|(key, request)| is_meant(key, request));
+            meant.map(|(key, request)| request.name(key)).collect()
+        };
+        let asked = names(&|_, request| {
+            request.origin == Origin::CommandLineForAll && request.wanted != Wanted::Keep
+        });
+        &asked - &names(&|key, _| self.wanted.contains_key(key))
     }
 
     /// Writes again what another change overwrites: what was wished and is so already, and what

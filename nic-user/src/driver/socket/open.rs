@@ -15,6 +15,7 @@ use super::{
     sys::{self, RingKind},
 };
 use crate::{
+    command_line::CommandLine,
     driver::{
         buffers::Buffers,
         ring::{Consumer, Producer},
@@ -287,7 +288,9 @@ impl Opening<'_> {
             Some(libc::EBUSY) => {
                 failed.with_fix("another program has the rings of this queue: see `ss --xdp -ap`")
             }
-            Some(libc::ENETDOWN) => failed.with_fix(format!("ip link set {name} up")),
+            Some(libc::ENETDOWN) => {
+                failed.with_fix(CommandLine::networking(&["ip", "link", "set", "dev", name, "up"]))
+            }
             Some(libc::EOPNOTSUPP) => failed.with_fix("leave the choice of mode to the kernel"),
             Some(libc::EINVAL) => failed.with_fix(format!(
                 "does {name} have so many queues? packets of several frames take Linux 6.6"

@@ -102,10 +102,10 @@ impl Attaching<'_> {
     fn explain_frags(&mut self) {
         if self.nic.splits_headers {
             self.notes.push("frags build: the device splits headers from data".to_owned());
-        } else if let Some(limit) = preflight::exceeded_limit(self.nic) {
+        } else if let Some(preflight::Exceeded { mtu, limit }) = preflight::exceeded_limit(self.nic)
+        {
             self.notes.push(format!(
-                "frags build: MTU {} is more than a single buffer holds: {limit}",
-                self.nic.mtu()
+                "frags build: MTU {mtu} is more than a single buffer holds: {limit}"
             ));
         }
     }

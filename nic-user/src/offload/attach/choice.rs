@@ -4,6 +4,7 @@ use nic_common::policy::CopyPolicy;
 
 use super::{ModeWanted, Options, Switches, attachment_of, in_attach};
 use crate::{
+    command_line::CommandLine,
     error::{Error, Result},
     netlink::link::{Links, XdpAttachment, XdpMode},
     nic::{
@@ -120,7 +121,11 @@ impl OnlyAtXdp {
     fn refused_at_tc(self, nic: &Nic) -> Error {
         let fix = match self {
             Self::Rings => "end the process that has the rings first".to_owned(),
-            Self::Log => format!("nicctl attach {} --mode tc --log=off", nic.name()),
+            Self::Log => CommandLine::nicctl("attach")
+                .on(nic.name())
+                .with("--mode", "tc")
+                .option("--log=off")
+                .to_string(),
             Self::Verdicts => "leave the copy policy out, or --mode tc; with --pull, \
                                --rx-copybreak is for TC, too"
                 .to_owned(),

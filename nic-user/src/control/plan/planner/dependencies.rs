@@ -173,7 +173,10 @@ impl<'a> Planner<'a> {
             if request.origin.is_best_effort() {
                 self.note(format!("left out: {what}"));
             } else {
-                let fix = "what it depends on is the driver's: ethtool -k shows what else is off";
+                let fix = format!(
+                    "what it depends on is the driver's: {} shows what else is off",
+                    self.show(Group::Feature).quoted()
+                );
                 self.refusals.push(Refusal::new(Kind::Failed, what).with_fix(fix));
             }
         }

@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::Planner;
 use crate::{
+    command_line::CommandLine,
     control::{
         names,
         plan::{
@@ -76,7 +77,10 @@ impl Planner<'_> {
             let refusal = Refusal::new(Kind::Usage, what);
             return Verdict::Refuse(match names::suggestion(key.group, &key.name, names) {
                 Some(nearest) => refusal.with_fix(format_args!("did you mean {nearest}?")),
-                None => refusal.with_fix("`ethtool -k` lists the features"),
+                None => refusal.with_fix(format_args!(
+                    "{} lists the features",
+                    self.show(Group::Feature).quoted()
+                )),
             });
         }
         if matches!(request.origin, Origin::Profile { .. }) {
@@ -259,9 +263,10 @@ impl Planner<'_> {
         }
         if rules::is_off_with_xdp(key) {
             let what = format!("XDP does not run with {key} on");
-            return Some(
-                Refusal::new(Kind::Failed, what).with_fix("leave it off, or detach first"),
-            );
+            return Some(Refusal::new(Kind::Failed, what).with_fix(format_args!(
+                "leave it off, or detach first: {}",
+                CommandLine::nicctl("detach").on(self.name()).quoted()
+            )));
         }
         // net/ethtool/rings.c ethnl_set_rings, net/core/dev.c dev_xdp_install.
         let splits = key.group == Group::Ring && key.name == names::TCP_DATA_SPLIT;
