@@ -93,7 +93,7 @@ struct Outcome {
 struct Restoring<'a> {
     args: &'a Args,
     /// Held where anything is done.
-    lock: Option<Lock<'a>>,
+    lock: Option<Lock>,
     journals: &'a Journals,
 }
 

@@ -84,7 +84,7 @@ pub(super) fn not_attached(name: &str) -> Error {
 }
 
 /// Waits until nobody else changes anything, and gives back what was not confirmed in time.
-pub(super) fn lock(journals: &Journals) -> Result<Lock<'_>> {
+pub(super) fn lock(journals: &Journals) -> Result<Lock> {
     let lock = transaction::lock(journals, &say_waiting)?;
     for (name, taken_back) in transaction::take_back_overdue(&lock, journals)? {
         match taken_back {

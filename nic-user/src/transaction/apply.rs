@@ -12,7 +12,7 @@ use crate::{
 /// Carries out the plans of all interfaces, or none. What became of each is
 /// returned, also of those that were not reached.
 pub fn apply(
-    _lock: &Lock<'_>,
+    _lock: &Lock,
     planned: Vec<(KernelDevice, Plan)>,
     manner: Manner<'_>,
 ) -> (Vec<Report>, Result<()>) {

@@ -141,7 +141,7 @@ fn plan_settings(
 /// time are detached, and every setting is made what it was. What became of each is returned, also
 /// of those that were not reached.
 pub fn attach(
-    lock: &Lock<'_>,
+    lock: &Lock,
     planned: Vec<Planned>,
     options: &Options<'_>,
     manner: Manner<'_>,
@@ -159,7 +159,7 @@ pub fn attach(
 
 /// The programs of one interface.
 struct Attaching<'a> {
-    lock: &'a Lock<'a>,
+    lock: &'a Lock,
     nic: Nic,
     /// Whether no setting of it was changed since.
     is_as_read: bool,

@@ -36,7 +36,7 @@ pub enum TakenBack {
 ///
 /// It cannot be told what there is.
 pub fn take_back_overdue(
-    lock: &Lock<'_>,
+    lock: &Lock,
     journals: &Journals,
 ) -> Result<Vec<(String, Result<TakenBack>)>> {
     let mut taken = Vec::new();
@@ -59,7 +59,7 @@ pub fn take_back_overdue(
 /// # Errors
 ///
 /// Something could not be given back: they go on waiting, and the next command tries again.
-fn take_back(lock: &Lock<'_>, pending: &Pending, journals: &Journals) -> Result<TakenBack> {
+fn take_back(lock: &Lock, pending: &Pending, journals: &Journals) -> Result<TakenBack> {
     let identity = &pending.identity;
     let taken = match presence(pending)? {
         Presence::There(place) => {
@@ -92,7 +92,7 @@ fn presence(pending: &Pending) -> Result<Presence> {
 /// # Errors
 ///
 /// As [`take_back`].
-pub fn take_back_of(lock: &Lock<'_>, interface: InterfaceId, journals: &Journals) -> Result<bool> {
+pub fn take_back_of(lock: &Lock, interface: InterfaceId, journals: &Journals) -> Result<bool> {
     let Some(pending) = journals.pending(interface)? else { return Ok(false) };
     let name = &pending.identity.name;
     take_back(lock, &pending, journals).map_err(|error| {
@@ -114,7 +114,7 @@ pub fn take_back_of(lock: &Lock<'_>, interface: InterfaceId, journals: &Journals
 }
 
 fn take_back_at(
-    lock: &Lock<'_>,
+    lock: &Lock,
     place: &Place,
     pending: &Pending,
     journals: &Journals,
@@ -129,7 +129,7 @@ fn take_back_at(
     if given.is_complete() { Ok(foreign) } else { Err(incomplete(&place.name, &given)) }
 }
 
-fn take_back_programs(lock: &Lock<'_>, nic: &Nic, pending: &Pending) -> Result<()> {
+fn take_back_programs(lock: &Lock, nic: &Nic, pending: &Pending) -> Result<()> {
     if pending.programs == Programs::Same {
         return Ok(());
     }

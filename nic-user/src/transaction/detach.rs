@@ -71,7 +71,7 @@ impl SettingsLeft {
 ///
 /// Something could not be removed; or the settings cannot be given back from here.
 pub fn detach(
-    lock: &Lock<'_>,
+    lock: &Lock,
     subject: &Subject,
     wanted: Wanted,
     journals: &Journals,

@@ -8,10 +8,10 @@ use crate::{
 
 /// Held while interfaces are changed: their programs, and their settings.
 #[derive(Debug)]
-pub struct Lock<'a> {
+pub struct Lock {
     /// Of the programs.
     pub(super) programs: offload::Lock,
-    _settings: Option<journal::Lock<'a>>,
+    _settings: Option<journal::Lock>,
 }
 
 /// Waits for both locks, as each does, and clears away what others that were killed had not finished
@@ -21,7 +21,7 @@ pub struct Lock<'a> {
 ///
 /// Those of [`offload::Lock::take`] and [`Journals::lock`]; what they had not finished cannot be
 /// removed.
-pub fn lock<'a>(journals: &'a Journals, waiting: &dyn Fn(Option<u32>)) -> Result<Lock<'a>> {
+pub fn lock(journals: &Journals, waiting: &dyn Fn(Option<u32>)) -> Result<Lock> {
     let programs = offload::Lock::take(waiting)?;
     let settings = journals.lock(waiting)?;
     journals.clear_unfinished()?;

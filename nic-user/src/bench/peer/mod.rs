@@ -22,7 +22,6 @@ use super::{
     udp::{Sender, Sending},
 };
 use crate::{
-    command_line::CommandLine,
     error::{Error, Result},
     netlink::{link::Links, route::Routes},
     report::cell::cell,
@@ -57,10 +56,9 @@ impl Peer {
     /// Nobody is there, or does not speak as this nicctl does.
     pub fn connect(host: &str, token: Option<&str>) -> Result<Self> {
         let stream = connect(host).map_err(|error| {
-            Error::io(format!("connect to {host}"), &error).with_fix(format!(
-                "{} must run there; its port is {PORT}",
-                CommandLine::nicctl("bench").on("serve").quoted()
-            ))
+            // Not from here: whatever this command was told of namespaces holds on this side.
+            Error::io(format!("connect to {host}"), &error)
+                .with_fix(format!("`nicctl bench serve` must run there; its port is {PORT}"))
         })?;
         Self::over(stream, token).map_err(|error| error.while_doing(host))
     }

@@ -1,10 +1,6 @@
 //! One process at a time changes the settings of interfaces.
 
-use std::{
-    fs::{self, File},
-    io,
-    os::linux::fs::MetadataExt,
-};
+use std::{fs::File, io};
 
 use super::Journals;
 use crate::{
@@ -13,10 +9,10 @@ use crate::{
 };
 
 /// Held while settings are changed, whichever bpffs programs are pinned in. It lies on the folder of
-/// journals itself, which goes with it if nothing is left in it.
+/// journals itself. The folder stays: removing one takes away what is mounted on it in other mount
+/// namespaces.
 #[derive(Debug)]
-pub struct Lock<'a> {
-    journals: &'a Journals,
+pub struct Lock {
     /// Closing it lets go, which cannot fail.
     _folder: File,
 }
@@ -28,15 +24,10 @@ impl Journals {
     /// # Errors
     ///
     /// Another process held it all that time; the folder cannot be made, or is not to be believed.
-    pub fn lock(&self, waiting: &dyn Fn(Option<u32>)) -> Result<Option<Lock<'_>>> {
-        loop {
-            let Some(folder) = self.folder()? else { return Ok(None) };
-            locked::lock(&self.dir, &folder, waiting)?;
-            if self.is_at(&folder)? {
-                return Ok(Some(Lock { journals: self, _folder: folder }));
-            }
-            // Whoever had it has removed it.
-        }
+    pub fn lock(&self, waiting: &dyn Fn(Option<u32>)) -> Result<Option<Lock>> {
+        let Some(folder) = self.folder()? else { return Ok(None) };
+        locked::lock(&self.dir, &folder, waiting)?;
+        Ok(Some(Lock { _folder: folder }))
     }
 
     fn folder(&self) -> Result<Option<File>> {
@@ -51,16 +42,6 @@ impl Journals {
         }
     }
 
-    fn is_at(&self, folder: &File) -> Result<bool> {
-        let identity = |it: fs::Metadata| (it.st_dev(), it.st_ino());
-        let ours = folder.metadata().map_err(|error| self.error("look at", &error))?;
-        match fs::symlink_metadata(&self.dir) {
-            Ok(there) => Ok(identity(there) == identity(ours)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(self.error("look at", &error)),
-        }
-    }
-
     fn error(&self, action: &str, error: &io::Error) -> Error {
         Error::io(format!("{action} {}", self.dir.display()), error)
     }
@@ -68,13 +49,6 @@ impl Journals {
 
 fn has_no_room(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EROFS | libc::ENOSPC | libc::EDQUOT))
-}
-
-impl Drop for Lock<'_> {
-    fn drop(&mut self) {
-        // Nothing is left of nicctl where nothing is left to restore.
-        let _ = fs::remove_dir(&self.journals.dir);
-    }
 }
 
 #[cfg(test)]
@@ -87,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_at_a_time_and_nothing_is_left_of_it() {
+    fn one_at_a_time() {
         let folder = tempfile::tempdir().unwrap();
         let journals = Journals::new(folder.path().join("nicctl"));
         let inside = AtomicUsize::new(0);
@@ -103,15 +77,5 @@ mod tests {
                 });
             }
         });
-        assert!(!journals.dir.exists());
-    }
-
-    #[test]
-    fn what_is_in_the_folder_keeps_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let journals = Journals::new(folder.path());
-        fs::write(folder.path().join("1.json"), "{}").unwrap();
-        drop(journals.lock(&|_| {}).unwrap());
-        assert!(folder.path().join("1.json").exists());
     }
 }
