@@ -90,7 +90,8 @@ fn confirm(name: &str, id: InterfaceId, journals: &Journals) -> Result<bool> {
             "{name}: it is too late to confirm, and what was changed is not given back"
         ))
         .with_fix(format!(
-            "nicctl restore {name}; or to keep {name} as it is now, remove {}",
+            "{}; or to keep {name} as it is now, remove {}",
+            CommandLine::nicctl("restore").on(name).quoted(),
             file.display()
         )));
     }

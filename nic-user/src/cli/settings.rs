@@ -65,7 +65,7 @@ fn refuse_what_none_has(planned: &[(KernelDevice, Plan)]) -> Result<()> {
     }
     let names = by_all.into_iter().collect::<Vec<_>>().join(", ");
     Err(Error::failed(format!("no interface can have what is asked of {names}"))
-        .with_fix("nicctl plan with one of their names says why"))
+        .with_fix("plan with one of their names says why"))
 }
 
 fn plan(device: &mut KernelDevice, desired: &Desired, journals: &Journals) -> Result<Plan> {
