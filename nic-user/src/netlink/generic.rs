@@ -19,9 +19,11 @@ pub(crate) struct Family {
 }
 
 impl Family {
-    /// Opens a socket in the current network namespace; `ENOENT` if the kernel lacks the family.
+    /// Opens a socket in the current network namespace. A kernel that lacks the family lacks what is
+    /// asked of it: [`Error::is_unsupported`].
     pub(crate) fn open(name: &str) -> Result<Self> {
-        Self::find(name)?.ok_or(Error::from_errno(libc::ENOENT))
+        let lacking = || Error::new(libc::EOPNOTSUPP, format!("this kernel has no {name} family"));
+        Self::find(name)?.ok_or_else(lacking)
     }
 
     /// The same; `None` if the kernel lacks the family.
@@ -81,9 +83,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_family_that_no_kernel_has_is_enoent() {
+    fn a_family_that_no_kernel_has_is_unsupported() {
         let error = Family::open("nic-none").err().unwrap();
-        assert_eq!(error.errno, libc::ENOENT);
+        assert!(error.is_unsupported(), "{error}");
     }
 
     proptest! {

@@ -73,7 +73,8 @@ pub struct Netdev {
 }
 
 impl Netdev {
-    /// Opens a socket in the current network namespace; `ENOENT` if the kernel lacks the family.
+    /// Opens a socket in the current network namespace; [`Error::is_unsupported`] if the kernel lacks
+    /// the family.
     pub fn open() -> Result<Self> {
         Ok(Self { family: Family::open(FAMILY)? })
     }
