@@ -32,7 +32,7 @@ pub(super) struct Args {
     #[arg(value_name = "IFACE", value_parser = name::interface())]
     interface: Option<String>,
 
-    /// The network namespace that the interface is in, as `ip netns` names it
+    /// Network namespace of the interface, as `ip netns` names it
     #[arg(long, value_name = "NAME", value_parser = name::namespace())]
     netns: Option<String>,
 

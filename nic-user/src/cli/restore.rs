@@ -1,4 +1,4 @@
-//! `nicctl restore`: back to what there was before nicctl came.
+//! `nicctl restore`: restore the settings from before nicctl's changes.
 
 use std::io::{self, Write};
 
@@ -26,12 +26,12 @@ use crate::{
     },
 };
 
-/// Give back every setting that nicctl changed
+/// Restore every setting that nicctl changed
 ///
-/// Goes by what was written down before the first change, so it also helps after an apply or a
-/// restore that was interrupted. What somebody else has changed since is left alone, and named. An
-/// interface that only has the name of the one that was changed is told apart, and left alone.
-/// Changes that wait to be confirmed are taken back, too.
+/// Works from the record made before the first change, so it also helps after an interrupted apply
+/// or restore. Settings that something else has changed since are left alone and listed. A
+/// different interface that now has the same name is recognized and left alone. Unconfirmed changes
+/// are reverted, too.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -43,11 +43,11 @@ pub(super) struct Args {
     #[command(flatten)]
     interfaces: InterfacesArgs,
 
-    /// Give settings back also where somebody else has changed them since
+    /// Restore settings even where something else has changed them since
     #[arg(long)]
     force: bool,
 
-    /// Say what would be given back, and do nothing
+    /// Show what would be restored, without doing it
     #[arg(long)]
     dry_run: bool,
 
@@ -80,19 +80,20 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     outcomes.into_iter().find_map(error).map_or(Ok(()), |error| Err(error.into()))
 }
 
-/// What became of an interface.
+/// What was done to an interface.
 struct Outcome {
-    /// `None` if it is no more.
+    /// `None` if it no longer exists.
     restored: Option<Restored>,
-    /// Whether the journal of it, or of an earlier one of its name, is removed, as it is no more.
+    /// Whether its journal, or that of an earlier interface of the same name, is removed because
+    /// the interface no longer exists.
     former_is_gone: bool,
-    /// Whether changes waited to be confirmed, and were taken back, or would be.
+    /// Whether unconfirmed changes were reverted, or would be.
     was_unconfirmed: bool,
 }
 
 struct Restoring<'a> {
     args: &'a Args,
-    /// Held where anything is done.
+    /// Held while anything changes.
     lock: Option<Lock>,
     journals: &'a Journals,
 }
@@ -136,7 +137,7 @@ impl Restoring<'_> {
         }
     }
 
-    /// Takes back what waits to be confirmed; whether anything does.
+    /// Reverts unconfirmed changes; returns whether there were any.
     fn take_back(&self, interface: InterfaceId) -> Result<bool> {
         match &self.lock {
             Some(lock) => transaction::take_back_of(lock, interface, self.journals),
@@ -144,7 +145,7 @@ impl Restoring<'_> {
         }
     }
 
-    /// Every interface of which settings were changed, or wait to be confirmed.
+    /// Every interface with changed settings or unconfirmed changes.
     fn all(&self) -> Result<Vec<(String, Result<Outcome>)>> {
         let Found { subjects, unread } = subject::all(Scope::Here, self.journals)?;
         let mut outcomes = Vec::new();
@@ -171,7 +172,7 @@ impl Restoring<'_> {
     }
 }
 
-/// With the way out for the journal of an interface that is no more.
+/// Adds how to remove the journal of an interface that no longer exists.
 fn of_gone(error: Error, name: &InterfaceName, journals: &Journals) -> Error {
     let is_former = error.kind() == Kind::NotFound
         && subject::former_settings(name.as_str(), journals).is_ok_and(|former| !former.is_empty());

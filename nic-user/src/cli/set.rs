@@ -11,12 +11,12 @@ use crate::{
     error::Error,
 };
 
-/// Change settings of interfaces: all of those that are named, or none
+/// Change settings of interfaces: all that are given, or none
 ///
-/// A setting is called as `nicctl show` calls it. A value is a number, on, off, max, min, a
-/// percentage of what the device takes at most, or text. rps, xps and irq take all, off, a list of
-/// CPUs (0-3,8) or a mask (mask:ff), and rps.rx-* is every queue. Settings that are not named stay
-/// as they are. `nicctl restore` gives everything back.
+/// Settings have the names that `nicctl show` prints. A value is a number, on, off, max, min, a
+/// percentage of the device's maximum, or text. rps, xps and irq take all, off, a CPU list (0-3,8)
+/// or a mask (mask:ff); rps.rx-* means every queue. Other settings stay as they are. `nicctl
+/// restore` restores everything.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "nicctl set [OPTIONS] <IFACE>... <GROUP.NAME=VALUE>...

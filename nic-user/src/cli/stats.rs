@@ -1,4 +1,4 @@
-//! `nicctl stats`: what was counted, once or again and again.
+//! `nicctl stats`: the counters, once or repeatedly.
 
 use std::{
     future::{self, Future},
@@ -42,7 +42,7 @@ pub(super) struct Args {
     #[arg(value_name = "IFACE", value_parser = name::interface())]
     interfaces: Vec<String>,
 
-    /// The network namespace that the interfaces are in, as `ip netns` names it
+    /// Network namespace of the interfaces, as `ip netns` names it
     #[arg(long, value_name = "NAME", value_parser = name::namespace())]
     netns: Option<String>,
 
@@ -50,11 +50,11 @@ pub(super) struct Args {
     #[arg(long, value_name = "SECS", num_args = 0..=1, default_missing_value = "1")]
     watch: Option<Period>,
 
-    /// Show this queue alone
+    /// Show only this queue
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = queue)]
     queue: Option<u32>,
 
-    /// Show how long frames and their headers are, too
+    /// Also show the distribution of frame and header lengths
     #[arg(long)]
     histogram: bool,
 
@@ -101,7 +101,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     unreadable.map_or(Ok(()), |error| Err(error.into()))
 }
 
-/// Nothing changes any more at an interface that is gone.
+/// An interface that is gone counts nothing any more.
 fn all_are_there(snapshots: &[Snapshot]) -> Result<()> {
     match snapshots.iter().find(|snapshot| snapshot.mode == Attachment::GONE) {
         Some(Snapshot { name, .. }) => Err(Error::not_found(format!("{name} is gone"))),
