@@ -273,7 +273,7 @@ fn what_somebody_uses_is_refused() {
     assert!(output.status.success());
     refused(&cabled, ENDS, "1 routes lead out of it");
     assert!(ip(&["-6", "route", "add", "default", "dev", tx]).unwrap().status.success());
-    refused(&cabled, ENDS, "the default route leads out of it");
+    refused(&cabled, ENDS, "the default route uses it");
     assert_eq!(cabled.state().unwrap(), was);
 }
 

@@ -87,12 +87,12 @@ fn what_is_set_is_so_and_restored() {
     }
     assert_eq!(run(host, "set", CHANGES), format!("{}: nothing to change\n", host.interface()));
     let said = run(host, "restore", &["--dry-run"]);
-    assert!(said.contains("would be given back"), "{said}");
+    assert!(said.contains("would be restored"), "{said}");
     assert_eq!(settings(host), changed);
     run(host, "restore", &[]);
     assert_eq!(settings(host), before);
     let again = run(host, "restore", &[]);
-    assert_eq!(again, format!("{}: nicctl has changed nothing\n", host.interface()));
+    assert_eq!(again, format!("{}: no changes by nicctl\n", host.interface()));
 }
 
 /// Names of several interfaces of `host`, one of which is longer than all others.
@@ -574,7 +574,7 @@ fn an_interface_that_was_made_anew_is_left_alone() {
         assert!(said.contains(removed), "{said}");
     }
     assert_eq!(settings_of(host, "nic-x"), before);
-    assert_eq!(restore(&[]), "nic-x: nicctl has changed nothing\n");
+    assert_eq!(restore(&[]), "nic-x: no changes by nicctl\n");
 }
 
 #[test]

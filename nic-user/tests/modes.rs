@@ -68,7 +68,7 @@ fn auto_takes_what_costs_a_veth_least_and_says_why_and_what_is_missing() {
 
     let said = attach(host, &[]);
     assert_eq!((&said["mode"], &said["build"]), (&"tc".into(), &Value::Null), "{said}");
-    assert_eq!(said["why"], "it was before", "{said}");
+    assert_eq!(said["why"], "it was attached in this mode", "{said}");
     let stats = stats(host);
     let missing = &stats["missing"][0];
     assert_eq!((&missing["counters"], &stats["mode"]), (&"rx".into(), &"tc".into()), "{stats}");
@@ -119,8 +119,8 @@ fn what_only_xdp_does_takes_xdp_and_is_refused_at_tc() {
     let host = lab.b();
     for (args, what) in [
         (&["--log"][..], "malformed frames are logged at XDP alone"),
-        (&["--rx-copybreak", "128"], "the copy policy decides about frames at XDP alone"),
-        (&["--pull", "--max-linear", "128"], "the copy policy decides about frames at XDP alone"),
+        (&["--rx-copybreak", "128"], "a copy policy was given at XDP alone"),
+        (&["--pull", "--max-linear", "128"], "a copy policy was given at XDP alone"),
     ] {
         let (code, error) = refused(host, &[args, &["--mode", "tc"]].concat());
         assert_eq!(code, Some(2), "{error}");

@@ -81,7 +81,7 @@ fn assert_untouched(host: &Host, interface: &str, before: &Value) {
     assert_eq!(settings(host, interface), *before);
     let netns = host.netns_name();
     let restored = succeeded(nicctl(&["restore", interface, "--netns", netns]));
-    assert!(restored.contains("nicctl has changed nothing"), "{restored}");
+    assert!(restored.contains("no changes by nicctl"), "{restored}");
 }
 
 fn error_of(output: &Output) -> String {
@@ -342,7 +342,7 @@ fn an_interface_whose_name_another_one_took_is_still_restored() {
     let end = |name| VethEnd { name, queues: 1, mtu: 1500, netns: None };
     host.links(|links| links.add_veth(end("nic-b"), end("nic-y"))).unwrap();
     let said = on_new(&["restore", "nic-b"]);
-    assert!(said.contains("nicctl has changed nothing"), "{said}");
+    assert!(said.contains("no changes by nicctl"), "{said}");
     on_new(&["set", "nic-b", "link.mtu=1300"]);
     on_new(&["restore", "nic-b"]);
     on_new(&["restore", "nic-old"]);

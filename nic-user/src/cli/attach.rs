@@ -361,7 +361,7 @@ fn report(
             writeln!(out, "  {mode} mode: {why}")?;
         }
         if let Some(why) = one.tx_queue_guess {
-            writeln!(out, "  TX queues of packets are a guess: {why}")?;
+            writeln!(out, "  TX queues are a guess: {why}")?;
         }
         for note in one.notes {
             writeln!(out, "  {note}")?;

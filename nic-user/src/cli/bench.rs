@@ -171,7 +171,7 @@ struct CompareArgs {
 fn seconds(text: &str) -> Result<Duration, &'static str> {
     match text.parse() {
         Ok(seconds @ 0.05..=60.0) => Ok(Duration::from_secs_f64(seconds)),
-        Ok(_) => Err("from 0.05 to 60 seconds are possible"),
+        Ok(_) => Err("it must be 0.05 to 60 seconds"),
         Err(_) => Err("not a number of seconds"),
     }
 }
@@ -219,7 +219,7 @@ fn read(path: &Path) -> Result<Document> {
     let text = files::read(path, "results", MAX_RESULTS)?;
     serde_json::from_slice(&text).map_err(|error| {
         Error::failed(format!("read results {}: {error}", path.display()))
-            .with_fix("it must be what bench prints with --json")
+            .with_fix("pass the output of bench --json")
     })
 }
 
@@ -260,7 +260,7 @@ fn check_is_writable(path: &Path) -> Result<()> {
     let changed = if path.exists() { path } else { parent.unwrap_or(Path::new(".")) };
     let checked = match access(changed, AccessFlags::W_OK) {
         _ if path.is_dir() => Err(Errno::EISDIR.into()),
-        _ if path.exists() && !path.is_file() => Err(io::Error::other("it is no regular file")),
+        _ if path.exists() && !path.is_file() => Err(io::Error::other("it is not a regular file")),
         checked => checked.map_err(io::Error::from),
     };
     checked.map_err(|error| unwritten(path, &error))
@@ -282,7 +282,7 @@ fn sizes_at(interface: &str) -> Result<Sizes> {
     }
     if sizes.is_empty() {
         return Err(Error::failed(format!("{interface} has received nothing yet"))
-            .with_fix("wait for traffic, or leave --from out"));
+            .with_fix("wait for traffic, or omit --from"));
     }
     Ok(sizes.named(&format!("as at {interface}")))
 }
@@ -313,7 +313,7 @@ fn wanted(names: &[String], place: &Place) -> Result<Vec<Named>> {
     {
         let there: Vec<_> = possible().map(|named| named.name).collect();
         return Err(Error::usage(format!("{name} needs a lab"))
-            .with_fix(format!("there can be: {}", there.join(", "))));
+            .with_fix(format!("available: {}", there.join(", "))));
     }
     let wanted = |named: &&Named| names.iter().any(|name| *name == named.name || name == ALL);
     Ok(possible().filter(wanted).copied().collect())

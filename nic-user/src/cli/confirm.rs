@@ -87,7 +87,7 @@ fn confirm(name: &str, id: InterfaceId, journals: &Journals) -> Result<bool> {
     if pending.deadline.left()?.is_none() {
         let file = journals.pending_file(id);
         return Err(Error::failed(format!(
-            "{name}: it is too late to confirm, and what was changed is not given back"
+            "{name}: too late to confirm, and the changes could not be reverted"
         ))
         .with_fix(format!(
             "{}; or to keep {name} as it is now, remove {}",
@@ -111,7 +111,7 @@ fn interfaces(names: &[String]) -> Result<Vec<(String, InterfaceId)>> {
 }
 
 fn nothing_waits(of: &str) -> Error {
-    Error::not_found(format!("nothing{of} waits to be confirmed")).with_fix(format!(
+    Error::not_found(format!("nothing{of} is pending confirmation")).with_fix(format!(
         "it may have been too late: {} shows what is changed",
         CommandLine::nicctl("list").quoted()
     ))
@@ -132,7 +132,7 @@ impl ConfirmArgs {
             return Ok(None);
         }
         let guard = Guard::post()
-            .map_err(|error| Error::io("start the process that would give it back", &error))?;
+            .map_err(|error| Error::io("start the process that reverts the changes", &error))?;
         Ok(Some(guard))
     }
 
@@ -179,5 +179,5 @@ pub(super) fn write_how(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let confirm = CommandLine::nicctl("confirm").on(interface).in_netns(netns);
-    writeln!(out, "{interface}: given back in {seconds} s, unless: {confirm}")
+    writeln!(out, "{interface}: reverted in {seconds} s unless confirmed: {confirm}")
 }

@@ -112,9 +112,8 @@ impl Reader {
         let Self { not_by_bpf, unknown, .. } = self;
         if not_by_bpf > 0 {
             say(format_args!(
-                "{not_by_bpf} frames that the kernel cannot run the program over (longer \
-                 than its test runs take, captured in part, or not Ethernet) were walked by \
-                 nicctl's own code"
+                "{not_by_bpf} frames that the kernel cannot run the program on (too long for its \
+                 test run, truncated, or not Ethernet) were decoded by nicctl's own code"
             ));
         }
         let unknown: Vec<_> = unknown
@@ -125,7 +124,7 @@ impl Reader {
             return Ok(());
         }
         let message =
-            format!("passed over frames that nicctl does not read: {}", unknown.join(", "));
+            format!("skipped frames that nicctl cannot decode: {}", unknown.join(", "));
         if !any {
             return Err(Error::failed(message).with_fix(CAPTURE_ETHERNET).into());
         }

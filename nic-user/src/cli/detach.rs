@@ -243,14 +243,14 @@ fn report(
         writeln!(out, "{name}: {what}")?;
         if detached.was_unconfirmed {
             let taken = if args.dry_run { "would be taken" } else { "were taken" };
-            writeln!(out, "{name}: changes that were not confirmed {taken} back")?;
+            writeln!(out, "{name}: unconfirmed changes {taken} reverted")?;
         }
         match detached.settings {
             Some(SettingsLeft::GivenBack(restored)) => {
                 text::write_restored(&restored, out, Style::for_stdout())?;
             }
             Some(SettingsLeft::Gone) => {
-                writeln!(out, "{name}: the settings that nicctl changed are gone with it")?;
+                writeln!(out, "{name}: gone, and with it the settings nicctl changed")?;
             }
             None => {}
         }

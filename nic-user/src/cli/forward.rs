@@ -97,7 +97,7 @@ pub(super) struct Args {
 fn seconds(text: &str) -> Result<Duration, &'static str> {
     match text.parse() {
         Ok(seconds @ 0.1..=86_400.0) => Ok(Duration::from_secs_f64(seconds)),
-        Ok(_) => Err("from 0.1 to 86400 seconds are possible"),
+        Ok(_) => Err("it must be 0.1 to 86400 seconds"),
         Err(_) => Err("not a number of seconds"),
     }
 }
@@ -232,9 +232,8 @@ const fn is_not_taken(counts: &Counts) -> bool {
 
 fn say_not_taken(name: &str, through_rings: &CommandLine) {
     say(format_args!(
-        "{name} does not take what XDP hands it: a veth does if its peer has GRO on, and rings need \
-         nothing of it\n  \
-         fix: {through_rings}"
+        "{name} rejects frames from XDP: a veth accepts them if its peer has GRO on; rings do not \
+         need that\n  fix: {through_rings}"
     ));
 }
 
@@ -247,17 +246,15 @@ const fn has_unfinished(counts: &Counts) -> bool {
 
 fn say_unfinished(name: &str, through_rings: &CommandLine) {
     say(format_args!(
-        "TCP and UDP arrive at {name} without checksums, which their sender left to its device: \
-         whoever gets them drops them; rings fill them in\n  \
-         fix: {through_rings}"
+        "TCP and UDP arrive on {name} without checksums, which their sender left to its NIC: \
+         receivers will drop them; rings fill them in\n  fix: {through_rings}"
     ));
 }
 
 fn say_loop([first, second]: [&str; 2]) {
     say(format_args!(
-        "frames of the same stations arrive at both {first} and {second}: another path joins them, \
-         and frames go round in a loop\n  \
-         fix: take that path away, or end this command"
+        "frames of the same stations arrive on both {first} and {second}: a second path connects \
+         them, and frames loop\n  fix: remove that path, or end this command"
     ));
 }
 

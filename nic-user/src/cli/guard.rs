@@ -62,7 +62,7 @@ fn look(journals: &Journals) -> Result<Option<Duration>> {
     // Whoever has the lock gives back what is overdue.
     target::lock(journals)?;
     match next(journals)? == Some(deadline) {
-        true => Err(Error::failed("not given back: the next command tries again")),
+        true => Err(Error::failed("not reverted: the next command tries again")),
         false => Ok(Some(Duration::ZERO)),
     }
 }

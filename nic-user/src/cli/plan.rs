@@ -44,7 +44,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let (chosen, words) = args.of.enter()?;
     if words.is_empty() && args.profile.is_none() {
         return Err(Error::usage("nothing to plan")
-            .with_fix("name settings behind the interfaces, as in ring.rx=max, or a --profile")
+            .with_fix("give settings after the interfaces, as in ring.rx=max, or a --profile")
             .into());
     }
     let asked = wanted::from_arguments(words, &args.of.origin())?;

@@ -180,7 +180,7 @@ fn of_gone(error: Error, name: &InterfaceName, journals: &Journals) -> Error {
         return error;
     }
     error.with_fix(format!(
-        "its settings are gone with it; their journal goes with: {}",
+        "its settings are gone with it; to remove their journal: {}",
         CommandLine::nicctl("detach").option("--gone").everywhere().quoted()
     ))
 }
@@ -195,13 +195,13 @@ fn report(
         return json::write_pretty(out, &document(chosen, outcomes, args.dry_run));
     }
     if outcomes.is_empty() {
-        writeln!(out, "nicctl has changed nothing")?;
+        writeln!(out, "no changes by nicctl")?;
     }
     for (name, outcome) in outcomes {
         let Ok(outcome) = outcome else { continue };
         if outcome.was_unconfirmed {
             let taken = if args.dry_run { "would be taken" } else { "were taken" };
-            writeln!(out, "{name}: changes that were not confirmed {taken} back")?;
+            writeln!(out, "{name}: unconfirmed changes {taken} reverted")?;
         }
         if let Some(restored) = &outcome.restored {
             text::write_restored(restored, out, Style::for_stdout())?;
@@ -210,7 +210,7 @@ fn report(
             let removed = if args.dry_run { "would be removed" } else { "is removed" };
             writeln!(
                 out,
-                "{name}: an earlier interface of this name is no more; its journal {removed}"
+                "{name}: a former interface of this name is gone; its journal {removed}"
             )?;
         }
     }

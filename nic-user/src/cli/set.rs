@@ -41,7 +41,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let (chosen, words) = args.of.enter()?;
     if words.is_empty() {
         return Err(Error::usage("nothing to set")
-            .with_fix("name settings behind the interfaces, as in: ring.rx=max")
+            .with_fix("give settings after the interfaces, as in: ring.rx=max")
             .into());
     }
     let desired = wanted::from_arguments(words, &args.of.origin())?;

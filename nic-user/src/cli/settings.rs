@@ -64,8 +64,8 @@ fn refuse_what_none_has(planned: &[(KernelDevice, Plan)]) -> Result<()> {
         return Ok(());
     }
     let names = by_all.into_iter().collect::<Vec<_>>().join(", ");
-    Err(Error::failed(format!("no interface can have what is asked of {names}"))
-        .with_fix("plan with one of their names says why"))
+    Err(Error::failed(format!("no interface supports the settings requested of {names}"))
+        .with_fix("`plan` with one of the names tells why"))
 }
 
 fn plan(device: &mut KernelDevice, desired: &Desired, journals: &Journals) -> Result<Plan> {

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 
 /// Calls `end`, on its own thread, on the first SIGINT, SIGTERM or SIGHUP.
 pub(super) fn on_end(end: impl FnOnce() + Send + 'static) -> Result<()> {
-    let fail = |error: io::Error| Error::io("prepare for interruptions", &error);
+    let fail = |error: io::Error| Error::io("set up signal handling", &error);
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(fail)?;
     let entered = runtime.enter();

@@ -65,7 +65,7 @@ pub(super) struct Args {
 
 /// The number of a queue.
 fn queue(text: &str) -> Result<u32, &'static str> {
-    text.parse().map_err(|_| "it must be the number of a queue: 0 is the first")
+    text.parse().map_err(|_| "it must be a queue number, counted from 0")
 }
 
 /// Time between two readings.
@@ -78,8 +78,8 @@ impl FromStr for Period {
     fn from_str(text: &str) -> Result<Self, String> {
         match text.parse() {
             Ok(seconds @ 0.1..=86_400.0) => Ok(Self(Duration::from_secs_f64(seconds))),
-            Ok(_) => Err("from 0.1 to 86400 seconds are possible".into()),
-            Err(_) => Err("not a number of seconds; interfaces go in front of --watch".into()),
+            Ok(_) => Err("it must be 0.1 to 86400 seconds".into()),
+            Err(_) => Err("not a number of seconds; give interfaces before --watch".into()),
         }
     }
 }

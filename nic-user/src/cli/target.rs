@@ -79,7 +79,7 @@ pub(super) fn recorded(name: &str) -> Result<Vec<Subject>> {
 
 /// The error for an interface that nicctl is not attached to.
 pub(super) fn not_attached(name: &str) -> Error {
-    Error::not_found(format!("nothing is attached to {name}"))
+    Error::not_found(format!("nicctl is not attached to {name}"))
         .with_fix(CommandLine::nicctl("attach").on(name))
 }
 
@@ -90,13 +90,14 @@ pub(super) fn lock(journals: &Journals) -> Result<Lock> {
         match taken_back {
             Ok(TakenBack::Gone) => {}
             Ok(TakenBack::Done(foreign)) => {
-                say(format_args!("{name}: not confirmed in time: given back"));
+                say(format_args!("{name}: not confirmed in time: reverted"));
                 for key in foreign {
-                    say(format_args!("{name}: {key} was changed by somebody else, and stays"));
+                    say(format_args!("{name}: {key} has been changed by something else since, and \
+                                      is left alone"));
                 }
             }
             Err(error) => say(format_args!(
-                "{name}: not confirmed in time, and not given back: {}",
+                "{name}: not confirmed in time, and not reverted: {}",
                 error.in_one_line()
             )),
         }

@@ -48,8 +48,8 @@ pub fn write_counters(
     counter_table(snapshot, queues).write(out, style)?;
     if let Some(why) = snapshot.not_at_xdp {
         let missing = format!(
-            "verdicts, lengths of frames and headers, and what is malformed, tunnelled or tagged: \
-             {why}; RX is what TC ingress counts, after GRO"
+            "not counted: verdicts, lengths, malformed, tunnelled and tagged frames: {why}; RX is \
+             counted at TC ingress, after GRO"
         );
         paragraph::write_text(out, style, ("missing", LABEL), &missing)?;
     }
@@ -57,7 +57,7 @@ pub fn write_counters(
         paragraph::write_items(out, style, (label, LABEL), &items)?;
     }
     if let Some(why) = snapshot.tx_queue_guess {
-        let guess = format!("the TX queues of packets are a guess: {why}");
+        let guess = format!("TX queues are a guess: {why}");
         paragraph::write_text(out, style, ("guess", LABEL), &guess)?;
     }
     Ok(())
@@ -209,7 +209,7 @@ fn rx_items(total: &Sides) -> Vec<String> {
         (packets > 0).then(|| format!("{share} {}", verdict.name()))
     };
     let averages = [
-        total.spared_share().map(|share| format!("{} of the bytes spared", percent(share))),
+        total.spared_share().map(|share| format!("{} of the bytes not copied", percent(share))),
         total.rx_size().map(|size| format!("average {} B", average(size))),
         total.rx_header_length().map(|len| format!("headers {} B", average(len))),
     ];
@@ -240,7 +240,7 @@ fn ingress_items(total: &Sides) -> Vec<String> {
             .linear_payload_share()
             .map(|share| format!("{} of the payload in the linear part", percent(share))),
     ];
-    let pulled = nonzero([(ingress.pulled, "pulled"), (ingress.pull_failed, "not to be pulled")]);
+    let pulled = nonzero([(ingress.pulled, "pulled"), (ingress.pull_failed, "could not be pulled")]);
     averages.into_iter().flatten().chain(pulled).collect()
 }
 

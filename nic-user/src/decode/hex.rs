@@ -98,7 +98,7 @@ fn parse(text: &[u8], frame: &mut Vec<u8>) -> Result<(), String> {
                 return Err(format!("half a byte before character {at}"));
             }
             (_, None) => {
-                return Err(format!("'{}' at character {at} is no hex digit", byte.escape_ascii()));
+                return Err(format!("'{}' at character {at} is not a hex digit", byte.escape_ascii()));
             }
         };
     }
@@ -109,7 +109,7 @@ fn parse(text: &[u8], frame: &mut Vec<u8>) -> Result<(), String> {
         return Err("no hex digits".into());
     }
     if frame.len() > MAX_FRAME {
-        return Err(format!("{} bytes; no frame is that long", frame.len()));
+        return Err(format!("{} bytes is longer than any frame", frame.len()));
     }
     Ok(())
 }

@@ -37,7 +37,7 @@ impl Memory {
         Self::map(huge, libc::MAP_HUGETLB, Pages::Huge)
             .or_else(|_| Self::map(huge, 0, Pages::Normal))
             .inspect(Self::advise)
-            .map_err(|error| Error::io(format_args!("get {len} bytes of memory"), &error))
+            .map_err(|error| Error::io(format_args!("allocate {len} bytes of memory"), &error))
     }
 
     fn map(len: usize, flags: libc::c_int, pages: Pages) -> io::Result<Self> {

@@ -83,7 +83,7 @@ impl Nic {
 
     /// Adds what the driver says to what rtnetlink says.
     pub fn of(link: LinkInfo) -> Result<Self> {
-        let action = format_args!("ask the driver of {}", link.name);
+        let action = format_args!("query the driver of {}", link.name);
         Self::ask(link.clone()).map_err(|error| gone_or(error, &link, action))
     }
 
@@ -208,7 +208,7 @@ fn open(action: std::fmt::Arguments<'_>) -> Result<Links> {
 }
 
 fn not_found(name: &InterfaceName, links: &mut Links) -> Error {
-    let error = Error::not_found(format!("no interface is called {name}"));
+    let error = Error::not_found(format!("there is no interface {name}"));
     let links = links.all().unwrap_or_default();
     match name::nearest(name.as_str(), links.iter().map(|link| link.name.as_str())) {
         Some(nearest) => error.with_fix(format!("did you mean {nearest}?")),

@@ -92,10 +92,10 @@ impl FromStr for Group {
     fn from_str(text: &str) -> Result<Self> {
         Self::ALL.into_iter().find(|group| group.name() == text).ok_or_else(|| {
             let names = Self::ALL.map(Self::name);
-            let error = Error::usage(format!("no group of settings is called {text:?}"));
+            let error = Error::usage(format!("there is no settings group {text:?}"));
             match name::nearest(text, names) {
                 Some(nearest) => error.with_fix(format!("did you mean {nearest}?")),
-                None => error.with_fix(format!("there are: {}", names.join(", "))),
+                None => error.with_fix(format!("available: {}", names.join(", "))),
             }
         })
     }

@@ -24,7 +24,7 @@ impl<'de, const N: u32> Deserialize<'de> for Version<N> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match u32::deserialize(deserializer)? {
             number if number == N => Ok(Self),
-            other => Err(de::Error::custom(format!("version {other} where {N} is understood"))),
+            other => Err(de::Error::custom(format!("version {other}, but only {N} is supported"))),
         }
     }
 }

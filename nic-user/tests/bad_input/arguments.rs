@@ -17,7 +17,7 @@ fn names_that_no_interface_can_have_are_usage_errors() {
         (&"x".repeat(128), "is 128 bytes long; at most 127 are possible"),
         ("eth0:1", "contains a colon"),
         ("eth 0", "contains white space"),
-        ("..", "is a directory's name"),
+        ("..", "is the name of a directory"),
     ];
     for command in ON_INTERFACES {
         for (name, message) in bad {
@@ -36,7 +36,8 @@ fn names_that_no_namespace_can_have_are_usage_errors() {
     for command in ON_INTERFACES {
         for name in ["", "a/b", ".."] {
             let output = nicctl(command).args(["lo", "--netns", name]).output().unwrap();
-            assert_refused(&output, 2, &format!("network namespace name {name:?} is not possible"));
+            assert_refused(&output, 2, &format!("{name:?} is not a valid name of a network \
+                                                 namespace"));
         }
         let output = nicctl(command).args(["lo", "--netns", "nic-none"]).output().unwrap();
         assert_refused(&output, 3, "no network namespace is called nic-none");

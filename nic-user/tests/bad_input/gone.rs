@@ -81,7 +81,7 @@ fn the_settings_of_a_vanished_namespace_keep_no_other_from_being_detached() {
     let output = sandbox.nicctl(&["detach", "--everywhere"]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("its network namespace is not to be seen"), "{said}");
+    assert!(said.contains("its network namespace is not visible from here"), "{said}");
     assert!(said.contains("if it is no more: `nicctl detach --gone`"), "{said}");
     // The others are detached, and have their settings back.
     assert!(String::from_utf8_lossy(&output.stdout).starts_with("nic-a: detached\n"));

@@ -9,7 +9,7 @@ use crate::{assert_done, assert_refused, needs_root, sandbox::Sandbox};
 const NOBODY: [&str; 5] =
     ["--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all", "--no-new-privs"];
 
-const FIX: &str = "fix: run it as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON";
+const FIX: &str = "fix: run it as root or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON";
 
 #[test]
 fn a_missing_capability_is_named() {
@@ -57,8 +57,8 @@ fn others_than_root_may_not_look_into_bpffs() {
     let sandbox = Sandbox::new();
     sandbox.attach();
     let before = sandbox.state();
-    let message = "/sys/fs/bpf/nicctl: Permission denied (os error 13)\n  fix: it is root's: \
-                   run nicctl as root, or with CAP_DAC_OVERRIDE\n";
+    let message = "/sys/fs/bpf/nicctl: Permission denied (os error 13)\n  fix: it belongs to \
+                   root: run nicctl as root or with CAP_DAC_OVERRIDE\n";
     for args in [&["list"][..], &["stats"], &["log"], &["detach", "--all"]] {
         assert_refused(&sandbox.nicctl_with(&NOBODY, args), 4, message);
     }
@@ -98,7 +98,7 @@ fn another_namespace_takes_cap_sys_admin() {
         let output = sandbox
             .nicctl_with(&["--bounding-set=-sys_admin"], &[args, &["--netns", name]].concat());
         assert_refused(&output, 4, &format!("enter network namespace {name}: Operation not"));
-        assert_refused(&output, 4, "fix: it takes root, or CAP_SYS_ADMIN");
+        assert_refused(&output, 4, "fix: run it as root or with CAP_SYS_ADMIN");
     }
 }
 
@@ -363,8 +363,8 @@ fn refused_types_are_told() {
     let before = sandbox.state();
     let mut command = sandbox.command("/mnt/nicctl", &["attach", "nic-a"]);
     refuse_btf(&mut command);
-    let message = "nicctl: attach to nic-a: make the maps: the kernel does not take types (BTF): \
-                   Operation not permitted (os error 1)\n  fix: a seccomp filter, ";
+    let message = "nicctl: attach to nic-a: create the maps: the kernel does not take types \
+                   (BTF): Operation not permitted (os error 1)\n  fix: a seccomp filter, ";
     assert_refused(&command.output().unwrap(), 4, message);
     assert_eq!(sandbox.state(), before);
 }

@@ -239,7 +239,7 @@ fn write_copybreak(out: &mut dyn Write, style: Style, shown: &Shown) -> io::Resu
         },
         (State::None, _) => "none".to_owned(),
         _ if driver.is_empty() => "none".to_owned(),
-        _ => format!("not tunable, and what {driver} copies is not known"),
+        _ => format!("not tunable; what {driver} copies is unknown"),
     };
     if let Some(note) = note {
         text.extend([": ", note]);
@@ -293,7 +293,7 @@ fn write_page_pools(out: &mut dyn Write, style: Style, shown: &Shown) -> io::Res
 fn write_notes(out: &mut dyn Write, style: Style, shown: &Shown) -> io::Result<()> {
     let has_interrupts = shown.survey.queues.iter().any(|queue| queue.interrupt.is_some());
     if let Some(pid) = shown.irqbalance.filter(|_| has_interrupts) {
-        let text = format!("process {pid} moves interrupts to other CPUs as it likes");
+        let text = format!("process {pid} moves interrupts between CPUs");
         paragraph::write_text(out, style, ("irqbalance", MARGIN), &text)?;
     }
     for note in &shown.survey.notes {
