@@ -86,8 +86,8 @@ fn resolve(path: &Path) -> io::Result<(File, OsString)> {
             Ok(_) if links == MAX_LINKS => return Err(Errno::ELOOP.into()),
             Ok(_) if !trusted::is_trusted(&folder.metadata()?) => {
                 let name = name.display();
-                let why = format!("{name} is a symbolic link in a directory that others can write \
-                                   to");
+                let why =
+                    format!("{name} is a symbolic link in a directory that others can write to");
                 return Err(io::Error::other(why));
             }
             Ok(target) => {

@@ -91,7 +91,7 @@ mod tests {
     fn a_busy_lock_names_its_holder() {
         assert_eq!(
             busy(Some(7)).to_string(),
-            "another nicctl (process 7) has been at work for 10 seconds"
+            "another nicctl (process 7) has held the lock for 10 seconds"
         );
     }
 }

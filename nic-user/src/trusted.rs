@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(defect(1000, 0o40700, 1000), None);
         assert_eq!(defect(1000, 0o40700, 0).unwrap(), "it belongs to user 1000");
         let sticky = defect(0, 0o41777, 0).unwrap();
-        assert_eq!(sticky, "others may write it (mode 1777)");
+        assert_eq!(sticky, "others can write to it (mode 1777)");
         assert!(defect(0, 0o40720, 0).is_some());
     }
 

@@ -305,5 +305,5 @@ fn what_needs_both_sides_in_hand_is_not_measured_to_another_machine() {
     let output = served.bench(&["copybreak"]).wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     let error = String::from_utf8(output.stderr).unwrap();
-    assert!(error.contains("there can be: udp-gso, big-tcp"), "{error}");
+    assert!(error.contains("available: udp-gso, big-tcp"), "{error}");
 }

@@ -237,14 +237,14 @@ fn what_can_not_be_is_refused_before_anything_is_touched() {
     let host = lab.a();
     let before = settings(host);
     for (wish, code, said) in [
-        ("link.mtu=70000", 2, "link.mtu 70000 is more than nic-a takes: 65535 at most"),
-        ("link.mtu=20", 2, "link.mtu 20 is less than nic-a takes: 68 at least"),
+        ("link.mtu=70000", 2, "link.mtu 70000 exceeds the maximum of nic-a, 65535"),
+        ("link.mtu=20", 2, "link.mtu 20 is below the minimum of nic-a, 68"),
         ("link.mtu=on", 2, "link.mtu takes a number, not on"),
         ("feature.rx-grro=on", 2, "fix: did you mean rx-gro?"),
         ("channels.rxx=1", 2, "fix: did you mean channels.rx?"),
         ("ring.rx=512", 1, "nic-a has no ring.rx"),
         ("feature.rx-hashing=on", 1, "feature.rx-hashing is fixed by the driver: it is off"),
-        ("channels.rx=5", 2, "channels.rx 5 is more than nic-a takes: 4 at most"),
+        ("channels.rx=5", 2, "channels.rx 5 exceeds the maximum of nic-a, 4"),
     ] {
         let output = command(host, "set", host.interface(), &["feature.gro=on", wish]);
         let (exit, error) = failure(&output);
@@ -457,7 +457,7 @@ fn queues_that_an_af_xdp_socket_has_are_not_taken_away() {
         let (exit, error) = failure(&output);
         assert_eq!(exit, 1, "{error}");
         assert!(
-            error.contains("an AF_XDP socket has queue 3, and only 2 queues would be left"),
+            error.contains("an AF_XDP socket uses queue 3, and only 2 queues would be left"),
             "{error}"
         );
     }
@@ -534,7 +534,7 @@ fn what_a_driver_cuts_silently_is_told_and_not_tried_again() {
     let before = settings_of(host, tap::NAME);
     let set = |verb| succeeded(command(host, verb, tap::NAME, &["coalesce.rx-frames=100"]));
     let report = set("set");
-    assert!(report.contains("! coalesce.rx-frames: cut by the driver to 64\n"), "{report}");
+    assert!(report.contains("! coalesce.rx-frames: limited by the driver to 64\n"), "{report}");
     assert_eq!(*value(&settings_of(host, tap::NAME), "coalesce.rx-frames"), Value::from(64));
     let again = set("plan");
     assert!(again.contains("nothing to change\n"), "{again}");
@@ -569,7 +569,7 @@ fn an_interface_that_was_made_anew_is_left_alone() {
         let mut said = String::new();
         assert!(poll(|| {
             said = restore(args);
-            said.contains("an earlier interface of this name is no more")
+            said.contains("an earlier interface of this name no longer exists")
         }));
         assert!(said.contains(removed), "{said}");
     }
@@ -654,7 +654,7 @@ fn what_no_interface_can_have_is_refused_of_all() {
     };
     let (code, error) = failure(&of_all(&["ring.rx=100", "link.mtu=1400"]));
     assert_eq!(code, 1, "{error}");
-    assert!(error.contains("no interface can have what is asked of ring.rx"), "{error}");
+    assert!(error.contains("no interface supports the settings requested of ring.rx"), "{error}");
     succeeded(of_all(&["link.mtu=1400"]));
 }
 

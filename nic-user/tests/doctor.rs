@@ -45,7 +45,7 @@ fn a_lab_is_healthy_and_the_document_is_what_its_schema_says() {
     {
         assert!(!findings(machine, check).is_empty(), "{check}: {machine}");
     }
-    assert_eq!(findings(machine, "programs"), ["ok the kernel takes all 6, frags included"]);
+    assert_eq!(findings(machine, "programs"), ["ok the kernel accepts all 6, including frags"]);
     let veth = &document["interfaces"][0]["findings"];
     let attach = "ok would be attached in tc mode: bulk TCP through a veth";
     assert!(findings(veth, "attach")[0].starts_with(attach), "{veth}");
@@ -161,7 +161,7 @@ fn the_journal_of_a_vanished_interface_is_told() {
     let index = host.links(|links| links.by_name("nic-v")).unwrap().ifindex;
     host.links(|links| links.delete(index)).unwrap();
     let journals = || findings(&document(&doctor(host, &["--json"]))["machine"], "journals");
-    let gone = "note nic-v is no more, and its settings with it".to_owned();
+    let gone = "note nic-v no longer exists, and its settings with it".to_owned();
     assert!(journals().contains(&gone));
     let said = succeeded(nicctl(&[&["detach", "nic-v"], &netns[..]].concat()));
     assert!(said.contains("the settings that nicctl changed are gone with it"), "{said}");

@@ -371,7 +371,7 @@ fn whoever_would_take_the_packets_away_is_told_who_has_them() {
     let three = Three::new();
     let forwarding = Forwarding::start(three.middle(), &[]);
     let netns = three.middle().netns_name();
-    let holder = format!("process {} (nicctl) has rings at nic-b", forwarding.child.id());
+    let holder = format!("process {} (nicctl) uses AF_XDP rings on nic-b", forwarding.child.id());
     let way_out = format!("kill -INT {}", forwarding.child.id());
     for args in [
         &["detach", "nic-b"][..],

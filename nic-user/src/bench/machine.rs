@@ -115,10 +115,7 @@ pub fn busy(stop: &Stop) -> Result<Option<String>> {
 pub fn stolen(before: &CpuTimes, seconds: f64) -> Result<Option<String>> {
     let stolen = (CpuTimes::read()?.all() - before.all()).stolen / capacity(seconds);
     Ok((stolen > STOLEN).then(|| {
-        format!(
-            "the hypervisor took {:.0}% of the CPU time during the run",
-            stolen * 100.0
-        )
+        format!("the hypervisor took {:.0}% of the CPU time during the run", stolen * 100.0)
     }))
 }
 

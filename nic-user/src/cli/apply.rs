@@ -16,8 +16,7 @@ use crate::control::{Owner, Profile};
 /// first; `nicctl restore` brings them back, even after a crash. With --all, interfaces the profile
 /// does not match are skipped.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
+#[command(after_help = "Examples:
   nicctl apply eth0 --profile throughput
   nicctl apply eth0 eth1 --profile ./mine.toml --dry-run
   nicctl apply --all --profile ./fleet.toml --detailed-exitcode

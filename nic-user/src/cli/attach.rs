@@ -60,8 +60,7 @@ pub(super) enum Mode {
 ///
 /// Needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON plus write access to bpffs.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
+#[command(after_help = "Examples:
   nicctl attach eth0
   nicctl attach eth0 eth1 --mode native --rx-copybreak 128
   nicctl attach eth0 --profile forwarding

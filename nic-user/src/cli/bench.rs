@@ -60,8 +60,7 @@ const ALL: &str = "all";
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
-    after_help = "\
-Examples:
+    after_help = "Examples:
   nicctl bench udp-gso
   nicctl bench all --html report.html
   nicctl bench big-tcp --json > before.json
@@ -132,8 +131,7 @@ enum Command {
 /// run for it. The token and the data cross the network unencrypted: listen only on a trusted
 /// network. Data arrives on further ports that the kernel chooses.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
+#[command(after_help = "Examples:
   nicctl bench serve
   nicctl bench serve --listen 192.0.2.7:5243 --from 192.0.2.8")]
 struct ServeArgs {
@@ -151,8 +149,7 @@ struct ServeArgs {
 ///
 /// Ratios agree if their confidence intervals overlap; those that differ are marked.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
+#[command(after_help = "Examples:
   nicctl bench compare before.json after.json")]
 struct CompareArgs {
     /// Output of `nicctl bench --json`

@@ -30,8 +30,7 @@ use crate::{
 /// background process reverts them; if it was killed, the next nicctl command that changes anything
 /// does.
 #[derive(Debug, ClapArgs)]
-#[command(after_help = "\
-Examples:
+#[command(after_help = "Examples:
   nicctl set eth0 channels.combined=4 --confirm 60
   nicctl confirm eth0")]
 pub(super) struct Args {

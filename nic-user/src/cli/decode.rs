@@ -29,8 +29,7 @@ use crate::{
 /// Reads captures of Ethernet, Linux cooked (SLL, SLL2), raw IP and BSD loopback. Frames of other
 /// link types are skipped and counted on standard error.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
+#[command(after_help = "Examples:
   nicctl decode trace.pcapng
   tcpdump -i eth0 -U -w - | nicctl decode -
   nicctl decode --hex 02000000000202000000000108004500...
@@ -123,8 +122,7 @@ impl Reader {
         if unknown.is_empty() {
             return Ok(());
         }
-        let message =
-            format!("skipped frames that nicctl cannot decode: {}", unknown.join(", "));
+        let message = format!("skipped frames that nicctl cannot decode: {}", unknown.join(", "));
         if !any {
             return Err(Error::failed(message).with_fix(CAPTURE_ETHERNET).into());
         }

@@ -33,8 +33,7 @@ use crate::{
 /// AF_XDP rings, as `nicctl forward` does, detach refuses and names it. An interrupted attach or
 /// detach is cleaned up as well. If there is nothing to undo, that is success.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
+#[command(after_help = "Examples:
   nicctl detach eth0
   nicctl detach eth0 --keep-settings
   nicctl detach --all --dry-run

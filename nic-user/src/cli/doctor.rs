@@ -27,8 +27,7 @@ use crate::{
 /// A problem keeps nicctl from attaching and sets exit code 1. A warning is something that does not
 /// work or costs more than it should; a note is for information. Both leave the exit code 0.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
+#[command(after_help = "Examples:
   nicctl doctor
   nicctl doctor eth0
   nicctl doctor eth0 --json | jq '.interfaces[].findings[] | select(.status != \"ok\")'")]

@@ -55,8 +55,7 @@ const WATCH_INTERVAL: Duration = Duration::from_millis(500);
 /// return frames of up to about 3 KB to the kernel; longer ones that are not forwarded are dropped
 /// and counted. VLAN tags that the NIC strips are lost (ethtool -K eth0 rxvlan off).
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
+#[command(after_help = "Examples:
   nicctl forward eth0 eth1
   nicctl forward eth0 eth1 --l3 --interval 10
   nicctl forward eth0 eth1 --l3 --in-kernel --json")]

@@ -35,8 +35,7 @@ use crate::{
 /// running or was interrupted, `unreadable` that the pins are damaged or from another version of
 /// nicctl; `nicctl detach` clears each of these.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
+#[command(after_help = "Examples:
   nicctl list
   nicctl list --json | jq -r '.interfaces[].name'")]
 pub(super) struct Args {

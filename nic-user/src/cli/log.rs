@@ -23,8 +23,7 @@ use crate::{
 /// Needs an interface that was attached with --log. Frames are logged a sample at a time, so that
 /// a flood of them cannot flood the log.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
+#[command(after_help = "Examples:
   nicctl attach eth0 --log && nicctl log eth0
   nicctl log --json")]
 pub(super) struct Args {

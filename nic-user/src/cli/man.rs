@@ -17,8 +17,7 @@ use crate::{error::Error, files, report::time::rfc3339};
 
 /// Print the manual page, or write one page per command to a directory
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
+#[command(after_help = "Examples:
   nicctl man | man -l -
   nicctl man /usr/local/share/man/man8")]
 pub(super) struct Args {

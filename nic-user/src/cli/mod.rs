@@ -51,8 +51,7 @@ use crate::{
     name = "nicctl",
     version,
     max_term_width = 100,
-    after_help = "\
-Examples:
+    after_help = "Examples:
   nicctl attach eth0
   nicctl stats eth0 --watch
   nicctl detach eth0"

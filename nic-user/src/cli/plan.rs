@@ -16,8 +16,7 @@ use crate::{
 #[command(
     override_usage = "nicctl plan [OPTIONS] <IFACE>... [GROUP.NAME=VALUE]...
        nicctl plan [OPTIONS] --all [GROUP.NAME=VALUE]...",
-    after_help = "\
-Examples:
+    after_help = "Examples:
   nicctl plan eth0 --profile throughput
   nicctl plan eth0 eth1 ring.rx=max coalesce.rx-usecs=20 feature.gro=on
   nicctl plan --all --profile ./mine.toml --detailed-exitcode"

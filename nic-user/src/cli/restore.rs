@@ -33,8 +33,7 @@ use crate::{
 /// different interface that now has the same name is recognized and left alone. Unconfirmed changes
 /// are reverted, too.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
+#[command(after_help = "Examples:
   nicctl restore eth0
   nicctl restore eth0 eth1 --dry-run
   nicctl restore --all

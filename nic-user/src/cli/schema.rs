@@ -32,8 +32,10 @@ const DOCUMENTS: &[Document] = &[
     Document::of::<Decoded>("decode", "one line of nicctl decode --json"),
     Document::of::<detach::Document>("detach", "nicctl detach --json"),
     Document::of::<doctor::Document>("doctor", "nicctl doctor --json"),
-    Document::of::<exit::Document>("error", "any command with --json that fails without a \
-                                             document of its own"),
+    Document::of::<exit::Document>(
+        "error",
+        "any command with --json that fails without a document of its own",
+    ),
     Document::of::<forward::model::Document>("forward", "one line of nicctl forward --json"),
     Document::of::<list::Document>("list", "nicctl list --json"),
     Document::of::<log::Document>("log", "one line of nicctl log --json"),
@@ -61,8 +63,7 @@ impl Document {
 
 /// Print the JSON schema of a command's output, or list the schemas
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
+#[command(after_help = "Examples:
   nicctl schema
   nicctl schema decode > decode.schema.json")]
 pub(super) struct Args {

@@ -21,8 +21,7 @@ use crate::{
 #[command(
     override_usage = "nicctl set [OPTIONS] <IFACE>... <GROUP.NAME=VALUE>...
        nicctl set [OPTIONS] --all <GROUP.NAME=VALUE>...",
-    after_help = "\
-Examples:
+    after_help = "Examples:
   nicctl set eth0 ring.rx=max ring.tx=50%
   nicctl set eth0 eth1 coalesce.adaptive-rx=off coalesce.rx-usecs=20
   nicctl set eth0 'rps.rx-*=0-3' irq.42=cpus:8

@@ -31,8 +31,7 @@ use crate::{
 /// Without interfaces, an attachment that cannot be read does not hide the others: it is reported
 /// after them, and the command fails.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
+#[command(after_help = "Examples:
   nicctl stats
   nicctl stats eth0 --watch 0.5
   nicctl stats eth0 --queue 3 --histogram
@@ -266,10 +265,10 @@ mod tests {
         assert_eq!(period(&["--watch=0.1"]).unwrap(), millis(100));
         for bad in ["0", "0.09", "-1", "nan", "inf", "1e300", "86401"] {
             let error = period(&[&format!("--watch={bad}")]).unwrap_err().to_string();
-            assert!(error.contains("from 0.1 to 86400 seconds"), "{bad}: {error}");
+            assert!(error.contains("must be 0.1 to 86400 seconds"), "{bad}: {error}");
         }
         let error = period(&["--watch", "eth7"]).unwrap_err().to_string();
-        assert!(error.contains("interfaces go in front of --watch"), "{error}");
+        assert!(error.contains("give interfaces before --watch"), "{error}");
     }
 
     /// Watches an interface that receives 50 frames of 100 bytes every half second, for as long

@@ -92,8 +92,9 @@ pub(super) fn lock(journals: &Journals) -> Result<Lock> {
             Ok(TakenBack::Done(foreign)) => {
                 say(format_args!("{name}: not confirmed in time: reverted"));
                 for key in foreign {
-                    say(format_args!("{name}: {key} has been changed by something else since, and \
-                                      is left alone"));
+                    say(format_args!(
+                        "{name}: {key} has been changed by something else since, and is left alone"
+                    ));
                 }
             }
             Err(error) => say(format_args!(

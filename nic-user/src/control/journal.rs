@@ -557,7 +557,7 @@ mod tests {
         for text in ["", "{", "[]", "null", &text[..text.len() / 2], "{\"version\": 1}"] {
             let error = error_of(text);
             assert!(error.to_string().contains("it is damaged"), "{text}: {error}");
-            assert!(error.fix().unwrap().starts_with("what was changed stays as it is"));
+            assert!(error.fix().unwrap().starts_with("the changes stay in place"));
         }
         assert!(error_of(&text.replace("ring.rx", "nonsense")).to_string().contains("damaged"));
         assert!(error_of(&text.replace("256", "-1")).to_string().contains("damaged"));
@@ -567,7 +567,10 @@ mod tests {
     #[test]
     fn a_journal_of_another_version_names_the_nicctl_that_wrote_it() {
         let error = error_of("{\"version\": 9, \"written_by\": \"3.1.0\", \"new\": []}");
-        assert!(error.to_string().ends_with("its format is 9; this nicctl knows 2"), "{error}");
+        assert!(
+            error.to_string().ends_with("its format is version 9; this nicctl supports 2"),
+            "{error}"
+        );
         assert!(error.fix().unwrap().contains("(version 3.1.0)"));
     }
 

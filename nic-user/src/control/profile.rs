@@ -86,7 +86,8 @@ impl Profile {
         let Some(mismatch) = self.matching.mismatch(interface, speed) else {
             return Ok(());
         };
-        let message = format!("profile {} does not match {}: {mismatch}", self.name, interface.name);
+        let message =
+            format!("profile {} does not match {}: {mismatch}", self.name, interface.name);
         Err(Error::new(Kind::NotMatched, message)
             .with_fix("choose another profile, or change its [match]"))
     }

@@ -72,11 +72,11 @@ impl Restored {
             let error =
                 Error::new(kind, format!("restore {name}: {left} settings could not be restored"));
             if given.not_permitted {
-                return error
-                    .with_fix("run it as root or with CAP_NET_ADMIN; the journal is kept");
+                return error.with_fix("run it as root or with CAP_NET_ADMIN; the journal is kept");
             }
-            error.with_fix("resolve what the kernel reports, then restore again; the journal is \
-                            kept")
+            error.with_fix(
+                "resolve what the kernel reports, then restore again; the journal is kept",
+            )
         })
     }
 }

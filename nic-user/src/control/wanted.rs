@@ -76,9 +76,7 @@ fn number_or_text(text: &str) -> Result<Value, String> {
     if !unsigned.bytes().all(|byte| byte.is_ascii_digit()) || unsigned.is_empty() {
         return Ok(Value::Text(text.to_owned()));
     }
-    text.parse()
-        .map(Value::Number)
-        .map_err(|_| format!("is {text}; it must be 0 to {}", u64::MAX))
+    text.parse().map(Value::Number).map_err(|_| format!("is {text}; it must be 0 to {}", u64::MAX))
 }
 
 impl fmt::Display for Wanted {
@@ -270,9 +268,9 @@ mod tests {
     #[test]
     fn impossible_values_say_what_is_possible() {
         let refusal = |text: &str| text.parse::<Wanted>().unwrap_err();
-        assert_eq!(refusal("101%"), "is 101%; 0% to 100% are possible");
-        assert_eq!(refusal("x%"), "is x%; 0% to 100% are possible");
-        assert_eq!(refusal("-1"), "is -1; 0 to 18446744073709551615 are possible");
+        assert_eq!(refusal("101%"), "is 101%; it must be 0% to 100%");
+        assert_eq!(refusal("x%"), "is x%; it must be 0% to 100%");
+        assert_eq!(refusal("-1"), "is -1; it must be 0 to 18446744073709551615");
         assert!(refusal("18446744073709551616").contains("18446744073709551615"));
         assert_eq!(refusal(""), "is empty");
     }
@@ -306,7 +304,7 @@ mod tests {
         assert_eq!(error("ring.rxx=1").1, "did you mean ring.rx?");
         assert_eq!(error("rnig.rx=1").1, "did you mean ring?");
         assert_eq!(error("ring.rx=").0, "ring.rx is empty");
-        assert_eq!(error("pause.quiet=on").1, "there are: autoneg, rx, tx");
+        assert_eq!(error("pause.quiet=on").1, "available: autoneg, rx, tx");
         let twice = arguments(&["ring.rx=1", "ring.rx=2"]).unwrap_err();
         assert_eq!(
             twice.to_string(),

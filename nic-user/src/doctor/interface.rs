@@ -286,9 +286,7 @@ fn interrupts(interface: &Interface) -> Vec<Found> {
         || !is_one
         || interrupts.values().any(|it| it.cpus() != first)
     {
-        return vec![Found::ok(
-            "queues are spread over CPUs, or there is only one",
-        )];
+        return vec![Found::ok("queues are spread over CPUs, or there is only one")];
     }
     let found = Found::warning(format!("CPU {first} handles all {} interrupts", interrupts.len()))
         .blocks("using more than one CPU");
@@ -296,8 +294,9 @@ fn interrupts(interface: &Interface) -> Vec<Found> {
     let spread: Vec<String> =
         movable.map(|(it, cpu)| format!("irq.{}=cpus:{cpu}", it.number)).collect();
     vec![match spread.is_empty() {
-        true => found.fix("the kernel manages them, or they are fixed: see the driver's \
-                           documentation"),
+        true => {
+            found.fix("the kernel manages them, or they are fixed: see the driver's documentation")
+        }
         false => found.fix(CommandLine::nicctl("set").on(interface.nic.name()).on_all(spread)),
     }]
 }

@@ -167,11 +167,7 @@ fn attachments(leftovers: &Leftovers) -> Vec<Found> {
     });
     let unread = leftovers.unread.iter().map(|refusal| refusal.found(Status::Warning));
     let all: Vec<Found> = gone.chain(half_made).chain(unread).collect();
-    if all.is_empty() {
-        vec![Found::ok("no leftovers of interfaces that are gone")]
-    } else {
-        all
-    }
+    if all.is_empty() { vec![Found::ok("no leftovers of interfaces that are gone")] } else { all }
 }
 
 fn lent(leftovers: &Leftovers) -> Vec<Found> {
@@ -227,7 +223,7 @@ mod tests {
         let gone = first(entry(Presence::Gone, Phase::Applied));
         assert_eq!(gone, (Status::Note, "nicctl detach --gone".to_owned()));
         let unseen = first(entry(Presence::Unseen, Phase::Applied));
-        assert!(unseen.1.starts_with("if it is no more: `nicctl detach --gone`"), "{unseen:?}");
+        assert!(unseen.1.starts_with("if it is gone: `nicctl detach --gone`"), "{unseen:?}");
         let damaged = Leftovers { damaged: vec![Refusal::default()], ..Leftovers::default() };
         assert_eq!(first(damaged).0, Status::Warning);
     }

@@ -172,9 +172,9 @@ mod tests {
     fn what_the_kernel_would_refuse_is_refused_with_the_reason() {
         let good = Layout::default();
         let cases = [
-            (Layout { frame_size: 1024, ..good }, "1024 bytes; the kernel takes 2048 or 4096"),
+            (Layout { frame_size: 1024, ..good }, "1024 bytes; the kernel supports 2048 or 4096"),
             (Layout { frames: 0, ..good }, "no frames"),
-            (Layout { headroom: 1792, ..good }, "leaves nothing of 2048"),
+            (Layout { headroom: 1792, ..good }, "leaves no room in 2048"),
             (Layout { copy_size: 300, ..good }, "power of two"),
         ];
         for (layout, why) in cases {

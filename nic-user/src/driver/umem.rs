@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn too_much_memory_is_an_error() {
         let error = Memory::new(1 << 60).unwrap_err();
-        assert!(error.to_string().contains("get 1152921504606846976 bytes"), "{error}");
+        assert!(error.to_string().contains("allocate 1152921504606846976 bytes"), "{error}");
     }
 
     #[test]

@@ -104,7 +104,7 @@ impl Drops {
         } = *self;
         [
             ("missed", missed),
-            ("TX ring full", no_room),
+            ("with the TX ring full", no_room),
             ("rejected by the other interface", not_taken),
             ("too long", too_long),
             ("malformed", malformed),

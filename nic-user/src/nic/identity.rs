@@ -41,9 +41,9 @@ fn unidentified(name: &str, error: &std::io::Error) -> Error {
     let action = format!("identify {name}");
     match error.raw_os_error() {
         Some(libc::ENOENT | libc::ENODEV) => Error::not_found(format!("{action}: it is gone")),
-        _ => Error::io(action, error)
-            .with_fix("mount its network namespace's sysfs on /sys, or run nicctl with \
-                       CAP_SYS_ADMIN"),
+        _ => Error::io(action, error).with_fix(
+            "mount its network namespace's sysfs on /sys, or run nicctl with CAP_SYS_ADMIN",
+        ),
     }
 }
 

@@ -240,7 +240,7 @@ mod tests {
     fn an_unknown_name_is_not_found_and_a_near_one_suggested() {
         let error = Nic::by_name(&name("lo0")).unwrap_err();
         assert_eq!(error.kind(), Kind::NotFound);
-        assert_eq!(error.to_string(), "no interface is called lo0");
+        assert_eq!(error.to_string(), "there is no interface lo0");
         assert_eq!(error.fix(), Some("did you mean lo?"));
     }
 

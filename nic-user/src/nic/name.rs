@@ -142,10 +142,7 @@ mod tests {
         assert_eq!(refusal(""), "interface name \"\" is empty");
         assert_eq!(
             refusal("x".repeat(128)),
-            format!(
-                "interface name \"{}\" is 128 bytes long; at most 127 are possible",
-                "x".repeat(128)
-            )
+            format!("interface name \"{}\" is 128 bytes long; the maximum is 127", "x".repeat(128))
         );
         assert_eq!(refusal("a/b"), "interface name \"a/b\" contains a slash");
         assert_eq!(refusal("eth0 "), "interface name \"eth0 \" contains white space");

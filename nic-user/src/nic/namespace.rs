@@ -48,7 +48,9 @@ impl NetNs {
         let bytes = netlink::name::bytes(name);
         let is_path = bytes.iter().any(|byte| matches!(byte, b'/' | b'\0'));
         if is_path || matches!(&bytes[..], b"" | b"." | b"..") {
-            return Err(Error::usage(format!("{name:?} is not a valid name of a network namespace")));
+            return Err(Error::usage(format!(
+                "{name:?} is not a valid name of a network namespace"
+            )));
         }
         let path = named_path(name);
         match Self::called(name)? {
@@ -338,7 +340,7 @@ mod tests {
         assert_eq!(error.kind(), Kind::NotFound);
         assert_eq!(
             error.to_string(),
-            "no network namespace is called nic-none: /run/netns/nic-none does not exist"
+            "there is no network namespace nic-none: /run/netns/nic-none does not exist"
         );
         assert!(error.fix().is_some());
     }

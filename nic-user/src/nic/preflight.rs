@@ -451,7 +451,7 @@ mod tests {
     fn an_mtu_over_the_limit_names_both() {
         let [(blocks, what, fix)] = &native(&nic("ixgbevf", 9000), MACHINE)[..] else { panic!() };
         assert!(blocks);
-        assert_eq!(what, "MTU 9000 is more than eth0 (ixgbevf) takes with XDP: 3050");
+        assert_eq!(what, "MTU 9000 exceeds the maximum of eth0 (ixgbevf) for XDP, 3050");
         assert_eq!(fix, "`nicctl set eth0 link.mtu=3050`, or `nicctl attach eth0 --mode generic`");
         assert_eq!(native(&nic("ixgbevf", 3050), MACHINE), []);
     }
@@ -469,7 +469,7 @@ mod tests {
     #[test]
     fn a_driver_without_native_xdp_leaves_generic() {
         let [(true, what, fix)] = &native(&nic("e1000e", 1500), MACHINE)[..] else { panic!() };
-        assert_eq!(what, "eth0 (e1000e) does not run XDP natively");
+        assert_eq!(what, "eth0 (e1000e) has no native XDP");
         assert_eq!(fix, "`nicctl attach eth0 --mode generic`");
         // It has it since 6.6, and this is 6.1.
         assert!(native(&nic("vmxnet3", 1500), MACHINE)[0].0);
@@ -479,7 +479,7 @@ mod tests {
     fn a_fixed_offload_is_the_hosts() {
         let nic = combined(with_feature(nic("virtio_net", 1500), "rx-gro-hw", true), 1, 16);
         let [(true, what, fix)] = &native(&nic, MACHINE)[..] else { panic!() };
-        assert_eq!(what, "eth0 (virtio_net) can not run XDP with rx-gro-hw on");
+        assert_eq!(what, "eth0 (virtio_net) cannot run XDP with rx-gro-hw on");
         assert!(fix.contains("[fixed]") && fix.contains("--mode generic"), "{fix}");
     }
 
@@ -508,7 +508,7 @@ mod tests {
         let nic = combined(nic("virtio_net", 1500), 4, 4);
         let [(false, what, _)] = &native(&nic, MACHINE)[..] else { panic!() };
         assert!(
-            what.contains("wants 12 queue pairs (4 in use and one a CPU), and has 4"),
+            what.contains("needs 12 queue pairs (4 in use and one per CPU), and has 4"),
             "{what}"
         );
         let older = Machine { kernel: KernelVersion(5, 10), ..MACHINE };
@@ -537,7 +537,7 @@ mod tests {
     #[test]
     fn hardly_any_device_runs_programs_itself() {
         let findings = findings_on(&nic("igb", 1500), XdpMode::Offload, MACHINE);
-        assert!(findings[0].blocks && findings[0].what.contains("in the device"));
+        assert!(findings[0].blocks && findings[0].what.contains("has no XDP offload"));
         assert_eq!(findings_on(&nic("nfp", 1500), XdpMode::Offload, MACHINE), []);
     }
 

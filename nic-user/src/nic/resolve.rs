@@ -223,7 +223,7 @@ mod tests {
     fn a_loop_ends() {
         let links = [vlan(2, "a", 3), vlan(3, "b", 2)];
         let error = resolve(&links[0], &links).unwrap_err();
-        assert_eq!(error.to_string(), "a has only itself below it");
+        assert_eq!(error.to_string(), "a is stacked on itself");
     }
 
     #[test]

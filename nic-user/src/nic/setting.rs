@@ -385,10 +385,10 @@ mod tests {
     fn the_nearest_group_is_suggested() {
         let error = "chanels".parse::<Group>().unwrap_err();
         assert_eq!(error.kind(), Kind::Usage);
-        assert_eq!(error.to_string(), "no group of settings is called \"chanels\"");
+        assert_eq!(error.to_string(), "there is no settings group \"chanels\"");
         assert_eq!(error.fix(), Some("did you mean channels?"));
         let error = "nothing-like-it".parse::<Group>().unwrap_err();
-        assert!(error.fix().is_some_and(|fix| fix.starts_with("there are: ring, channels, ")));
+        assert!(error.fix().is_some_and(|fix| fix.starts_with("available: ring, channels, ")));
     }
 
     #[test]

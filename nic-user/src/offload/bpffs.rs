@@ -56,7 +56,8 @@ pub fn root() -> Result<PathBuf> {
     Ok(root)
 }
 
-const ENDS_WITH_CONTAINER: &str = "bpffs was mounted inside this container: attachments end with it and are invisible outside
+const ENDS_WITH_CONTAINER: &str =
+    "bpffs was mounted inside this container: attachments end with it and are invisible outside
   fix: start the container with -v /sys/fs/bpf:/sys/fs/bpf -v /var/lib/nicctl:/var/lib/nicctl";
 
 /// Whether this PID namespace is not the first one (`PROC_PID_INIT_INO`, include/linux/proc_ns.h),

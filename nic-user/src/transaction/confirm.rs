@@ -96,8 +96,7 @@ pub fn take_back_of(lock: &Lock, interface: InterfaceId, journals: &Journals) ->
     let Some(pending) = journals.pending(interface)? else { return Ok(false) };
     let name = &pending.identity.name;
     take_back(lock, &pending, journals).map_err(|error| {
-        let error =
-            error.while_doing(format_args!("revert the unconfirmed changes of {name}"));
+        let error = error.while_doing(format_args!("revert the unconfirmed changes of {name}"));
         match (error.fix(), pending.deadline.left()) {
             (None, Ok(Some(_))) => error.with_fix(format!(
                 "to keep it: {}",

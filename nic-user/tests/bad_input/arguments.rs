@@ -14,7 +14,7 @@ fn names_that_no_interface_can_have_are_usage_errors() {
         ("", "interface name \"\" is empty"),
         ("a/b", "interface name \"a/b\" contains a slash"),
         ("../../etc/passwd", "contains a slash"),
-        (&"x".repeat(128), "is 128 bytes long; at most 127 are possible"),
+        (&"x".repeat(128), "is 128 bytes long; the maximum is 127"),
         ("eth0:1", "contains a colon"),
         ("eth 0", "contains white space"),
         ("..", "is the name of a directory"),
@@ -36,8 +36,11 @@ fn names_that_no_namespace_can_have_are_usage_errors() {
     for command in ON_INTERFACES {
         for name in ["", "a/b", ".."] {
             let output = nicctl(command).args(["lo", "--netns", name]).output().unwrap();
-            assert_refused(&output, 2, &format!("{name:?} is not a valid name of a network \
-                                                 namespace"));
+            assert_refused(
+                &output,
+                2,
+                &format!("{name:?} is not a valid name of a network namespace"),
+            );
         }
         let output = nicctl(command).args(["lo", "--netns", "nic-none"]).output().unwrap();
         assert_refused(&output, 3, "no network namespace is called nic-none");
@@ -139,7 +142,7 @@ fn an_unknown_interface_is_not_found_and_the_nearest_suggested() {
     for command in ON_INTERFACES.iter().chain([&["log"][..]].iter()) {
         for json in [&[][..], &["--json"]] {
             let args = [command, &["nic-aa"][..], json].concat();
-            let message = "nicctl: no interface is called nic-aa\n  fix: did you mean nic-a?\n";
+            let message = "nicctl: there is no interface nic-aa\n  fix: did you mean nic-a?\n";
             sandbox.assert_refuses(&args, 3, message);
         }
     }
@@ -149,16 +152,16 @@ fn an_unknown_interface_is_not_found_and_the_nearest_suggested() {
 fn one_bad_name_among_good_ones_changes_nothing() {
     needs_root!();
     let sandbox = Sandbox::new();
-    sandbox.assert_refuses(&["attach", "nic-a", "lo", "nic-x"], 3, "no interface is called nic-x");
+    sandbox.assert_refuses(&["attach", "nic-a", "lo", "nic-x"], 3, "there is no interface nic-x");
     sandbox.attach();
-    sandbox.assert_refuses(&["detach", "nic-a", "nic-x"], 3, "no interface is called nic-x");
+    sandbox.assert_refuses(&["detach", "nic-a", "nic-x"], 3, "there is no interface nic-x");
 }
 
 #[test]
 fn what_is_not_attached_comes_with_the_command_that_attaches() {
     needs_root!();
     let sandbox = Sandbox::new();
-    let message = "nicctl: nothing is attached to nic-a\n  fix: nicctl attach nic-a\n";
+    let message = "nicctl: nicctl is not attached to nic-a\n  fix: nicctl attach nic-a\n";
     for command in ["stats", "log"] {
         sandbox.assert_refuses(&[command, "nic-a"], 3, message);
         sandbox.assert_refuses(&[command, "nic-a", "--json"], 3, message);

@@ -97,9 +97,8 @@ impl Cards {
             }
         }
         let [a, b] = [a, b].map(Host::interface);
-        Err(Error::failed(format!("nothing sent from {a} arrives at {b}")).with_fix(
-            "connect them by a cable, or by a switch that passes everything",
-        ))
+        Err(Error::failed(format!("nothing sent from {a} arrives at {b}"))
+            .with_fix("connect them by a cable, or by a switch that passes everything"))
     }
 }
 

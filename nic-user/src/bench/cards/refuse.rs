@@ -33,9 +33,8 @@ pub fn refuse(nics: &[Nic; 2], links: &[LinkInfo]) -> Result<()> {
     for nic in nics {
         let name = nic.name();
         if let Some((reason, fix)) = stacked(&nic.link, links).or(in_use(nic)?) {
-            return Err(
-                Error::failed(format!("{name} cannot be used for a benchmark: {reason}")).with_fix(fix)
-            );
+            return Err(Error::failed(format!("{name} cannot be used for a benchmark: {reason}"))
+                .with_fix(fix));
         }
     }
     Ok(())
@@ -77,10 +76,7 @@ fn in_use(nic: &Nic) -> Result<Option<Reason>> {
     match routes.made_routes(ifindex).map_err(fail)? {
         MadeRoutes { has_default: true, .. } => {
             let reason = "the default route uses it".to_owned();
-            return Ok(Some((
-                reason,
-                "use an interface the machine does not need".to_owned(),
-            )));
+            return Ok(Some((reason, "use an interface the machine does not need".to_owned())));
         }
         MadeRoutes { routes: 0, .. } => {}
         MadeRoutes { routes, .. } => {

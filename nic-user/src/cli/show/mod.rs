@@ -26,8 +26,7 @@ use crate::{
 /// A setting is called GROUP.NAME, with the name that ethtool or ip uses. Settings the device lacks
 /// are not listed. Below them, each queue is shown with its NAPI, IRQ, CPUs and NUMA nodes.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
+#[command(after_help = "Examples:
   nicctl show eth0
   nicctl show eth0 eth1 --group feature --group ring
   nicctl show --all --group coalesce

@@ -338,7 +338,7 @@ mod tests {
             "page pools    2 pools, 512 pages out, 2.10 MB, 1 given up",
             "rx tx 0   8192  100  enp129s0f1np1v9-Tx-Rx-0   0     0     -           -",
             "40 more; --json has them all",
-            "irqbalance    process 812 moves interrupts to other CPUs as it likes",
+            "irqbalance    process 812 moves interrupts between CPUs",
             "not read      pause: EBUSY: Device or resource busy",
         ] {
             assert!(text.lines().any(|found| found.starts_with(line)), "{line}\n{text}");
@@ -377,6 +377,6 @@ mod tests {
             "rx 256, fixed by the module parameter"
         );
         assert_eq!(copybreak("vmxnet3", None), "none");
-        assert_eq!(copybreak("new", None), "not tunable, and what new copies is not known");
+        assert_eq!(copybreak("new", None), "not tunable; what new copies is unknown");
     }
 }

@@ -146,8 +146,7 @@ impl<'a> Planner<'a> {
                         where_(&key),
                         where_(&other)
                     );
-                    let fix =
-                        format!("omit one of them: in a profile, {} = \"keep\"", other.name);
+                    let fix = format!("omit one of them: in a profile, {} = \"keep\"", other.name);
                     self.refusals.push(Refusal::new(Kind::Usage, what).with_fix(fix));
                 }
                 if self.changes.contains_key(&key) {

@@ -191,7 +191,7 @@ fn features_are_refused_with_what_they_need_also_a_second_time() {
     let (kind, what, fix) = refusal(&["feature.tx-tcp-segmentation=on"], &ungranted);
     assert_eq!((kind, fix.as_str()), (Kind::Failed, "add feature.tx-checksum-ip-generic=on"));
     assert!(
-        what.contains("is already requested, and cannot be: tx-tcp-segmentation needs"),
+        what.contains("is already requested, and cannot take effect: tx-tcp-segmentation needs"),
         "{what}"
     );
     let both = ["feature.tx-checksum-ip-generic=on", "feature.tx-tcp-segmentation=on"];
@@ -224,13 +224,13 @@ fn off_that_is_requested_on_is_not_off() {
     assert_eq!(plan.touched[&change.key], "off [requested on]".into());
     let (kind, what, _) = refusal(&["feature.gro=on"], &fake);
     assert_eq!(kind, Kind::Failed);
-    assert_eq!(what, "feature.gro on is already requested, and the device keeps it off");
+    assert_eq!(what, "feature.gro on is already requested, but the device keeps it off");
 }
 
 #[test]
 fn a_feature_takes_what_needs_it_along_and_that_is_told() {
     let plan = plan_of(&["feature.tx-scatter-gather=off"], &Fake::full()).unwrap();
-    let note = "this turns feature.tx-tcp-segmentation off, too: it needs tx-scatter-gather on";
+    let note = "this also turns feature.tx-tcp-segmentation off: it needs tx-scatter-gather on";
     assert!(plan.notes.iter().any(|known| known == note), "{:?}", plan.notes);
 }
 
@@ -267,7 +267,10 @@ fn cpus_are_those_that_run_in_any_notation() {
     assert!(refused("irq.42=off").1.ends_with("irq.42 needs at least one CPU"));
     assert!(refused("rps.tx-*=all").1.ends_with("eth0 has no rps.tx-*"));
     let error = from_arguments(&["rps.rx-0=nonsense".into()], &Origin::CommandLine).unwrap_err();
-    assert!(error.to_string().starts_with("rps.rx-0 is \"nonsense\"; it must be a list of CPUs"), "{error}");
+    assert!(
+        error.to_string().starts_with("rps.rx-0 is \"nonsense\"; it must be a list of CPUs"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -349,7 +352,7 @@ fn what_the_device_does_not_have_is_an_error_of_set_and_a_note_of_a_profile() {
         "did you mean private-flag.legacy-rx?"
     );
     let bare = Fake::new(&[("link.mtu", Setting::new(1500_u64))]);
-    assert!(refusal(&["ring.rx=5"], &bare).2.contains("no settings of the group ring"));
+    assert!(refusal(&["ring.rx=5"], &bare).2.contains("no settings in group ring"));
 
     let desired = from_profile("[ring]\nrx-jumbo = 5\nrx = 512\n");
     let plan = plan_with(&desired, &fake, Xdp::None).unwrap();
@@ -463,7 +466,7 @@ fn xdp_refuses_what_it_does_not_run_with() {
     let lro = refused("feature.lro=on", Xdp::Frags).unwrap();
     assert!(lro.ends_with("XDP does not work with feature.rx-lro on"), "{lro}");
     let split = refused("ring.tcp-data-split=on", Xdp::SingleBuffer).unwrap();
-    assert!(split.contains("reads single buffers"), "{split}");
+    assert!(split.contains("single-buffer XDP program"), "{split}");
     assert_eq!(refused("ring.tcp-data-split=on", Xdp::Frags), None);
     assert_eq!(refused("feature.lro=on", Xdp::None), None);
 }
@@ -516,10 +519,7 @@ fn surprises_are_told() {
     assert_eq!(plan.notes, [""; 0]);
     let fake = with(Fake::full(), "feature.rx-lro", |setting| setting.value = false.into());
     let plan = plan_of(&["feature.lro=on"], &fake).unwrap();
-    assert_eq!(
-        plan.notes,
-        ["feature.rx-lro on: merged packets cannot be forwarded as they were"]
-    );
+    assert_eq!(plan.notes, ["feature.rx-lro on: merged packets cannot be forwarded as they were"]);
 }
 
 #[test]
@@ -538,7 +538,7 @@ fn what_a_driver_made_of_a_wish_before_is_not_tried_again() {
     };
     let again = plan(&desired(&["ring.rx=100"]), &fake.settings, &context).unwrap();
     assert!(again.is_empty());
-    assert_eq!(again.notes, ["ring.rx is 104: that is what the driver made of 100 before"]);
+    assert_eq!(again.notes, ["ring.rx is 104: the driver made 104 of 100 before"]);
     let other = plan(&desired(&["ring.rx=200"]), &fake.settings, &context).unwrap();
     assert!(!other.is_empty());
 }

@@ -40,8 +40,9 @@ pub(super) struct InterruptionRow {
 }
 
 const INTEL_DOWN: &[&str] = &["igb", "igbvf", "igc", "ixgbe", "ixgbevf", "e1000", "e1000e"];
-const INTEL_SOURCE: &str = "drivers/net/ethernet/intel: *_set_ringparam, *_set_channels, *_change_mtu call *_down, which \
-     turns the carrier off (igb_down, e1000e_down, ixgbe_down)";
+const INTEL_SOURCE: &str = "drivers/net/ethernet/intel: *_set_ringparam, *_set_channels, \
+                            *_change_mtu call *_down, which turns the carrier off (igb_down, \
+                            e1000e_down, ixgbe_down)";
 const VIRTUAL: &[&str] = &["veth", "tun", "ifb", "vxlan", "macvlan", "bridge", "netdevsim"];
 const VIRTUAL_SOURCE: &str = "software devices: no rings are reallocated";
 

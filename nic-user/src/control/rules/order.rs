@@ -90,8 +90,8 @@ pub const ORDER: &[Stage] = &[
     stage(
         Names::of(Group::Coalesce, ADAPTIVE),
         "before the times and counts: a mode change resets them, or forbids changing them",
-        "net/ethtool/coalesce.c ethnl_set_coalesce; \
-         drivers/net/ethernet/intel/ice/ice_ethtool.c ice_set_rc_coalesce",
+        "net/ethtool/coalesce.c ethnl_set_coalesce; drivers/net/ethernet/intel/ice/ice_ethtool.c \
+         ice_set_rc_coalesce",
     ),
     stage(
         Names::all(Group::Coalesce),
@@ -108,11 +108,7 @@ pub const ORDER: &[Stage] = &[
         "after the sizes that overwrite them",
         "net/core/dev.h netif_set_gso_max_size, netif_set_gro_max_size",
     ),
-    stage(
-        Names::all(Group::Copybreak),
-        "it depends only on the MTU",
-        "drivers' set_tunable",
-    ),
+    stage(Names::all(Group::Copybreak), "it depends only on the MTU", "drivers' set_tunable"),
     stage(
         Names::all(Group::Pause),
         "late: it renegotiates with the partner, and the link may go down",

@@ -68,8 +68,9 @@ impl fmt::Display for SegmentError {
             Self::UnknownHeaders => f.write_str("no whole headers of TCP or UDP over IP"),
             Self::HeadersTooLong => write!(f, "headers are longer than {MAX_HEADERS} bytes"),
             Self::Fragment => f.write_str("a fragment of an IP packet"),
-            Self::Extension => f.write_str("an IPv6 extension header that belongs to one packet \
-                                            only"),
+            Self::Extension => {
+                f.write_str("an IPv6 extension header that belongs to one packet only")
+            }
             Self::HeaderLength { headers, given } => {
                 write!(f, "the headers end after {headers} bytes, but there are {given}")
             }

@@ -84,13 +84,17 @@ fn by_itself(
 ) -> Choice {
     let current = current.map(Attachment::mode);
     match (current, needed, foreign) {
-        (Some(mode @ Mode::Xdp(_)), _, None) => Choice::only(mode, "it was attached in this mode".to_owned()),
+        (Some(mode @ Mode::Xdp(_)), _, None) => {
+            Choice::only(mode, "it was attached in this mode".to_owned())
+        }
         (_, Some(what), _) => Choice::native_or(
             Mode::Xdp(XdpMode::Generic),
             format!("{} at XDP alone", what.happens()),
         ),
         (_, None, Some(attached)) => Choice::only(Mode::Tc, foreign::description(nic, &attached)),
-        (Some(Mode::Tc), None, None) => Choice::only(Mode::Tc, "it was attached in this mode".to_owned()),
+        (Some(Mode::Tc), None, None) => {
+            Choice::only(Mode::Tc, "it was attached in this mode".to_owned())
+        }
         (None, None, None) => match mode::why_tc_alone(nic) {
             Some(why) => Choice::only(Mode::Tc, why),
             None => Choice::native_or(

@@ -135,12 +135,16 @@ impl<'a> Planner<'a> {
                 let is: Vec<String> = way.iter().map(being).collect();
                 let add = |(name, on): &Being| format!("feature.{name}={}", Value::from(*on));
                 let add: Vec<String> = way.iter().map(add).collect();
-                refusal(format!("{asked} {already}cannot take effect: {needs}, and {}", is.join(" and ")))
-                    .with_fix(format_args!("add {}", add.join(" ")))
+                refusal(format!(
+                    "{asked} {already}cannot take effect: {needs}, and {}",
+                    is.join(" and ")
+                ))
+                .with_fix(format_args!("add {}", add.join(" ")))
             }
-            None => refusal(format!("{asked} {already}cannot take effect: {needs}, which the \
-                                     driver fixes"))
-                .with_fix("omit it"),
+            None => refusal(format!(
+                "{asked} {already}cannot take effect: {needs}, which the driver fixes"
+            ))
+            .with_fix("omit it"),
         }
     }
 

@@ -240,8 +240,7 @@ impl Planner<'_> {
         match &setting.access {
             Access::ReadWrite => self.xdp_obstacle(key, to),
             Access::ReadOnly => Some(
-                Refusal::new(Kind::Failed, format_args!("{key} is read-only"))
-                    .with_fix("omit it"),
+                Refusal::new(Kind::Failed, format_args!("{key} is read-only")).with_fix("omit it"),
             ),
             Access::Fixed { by } => {
                 let what = format!("{key} is fixed by the {by}: it is {}", setting.value);
