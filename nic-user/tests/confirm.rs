@@ -131,7 +131,7 @@ fn nothing_is_built_on_what_waits_and_restore_takes_it_back() {
     {
         let (code, error) = refusal(host, verb, args);
         assert_eq!(code, Some(1), "{verb}: {error}");
-        assert!(error.contains("wait to be confirmed"), "{verb}: {error}");
+        assert!(error.contains("are unconfirmed"), "{verb}: {error}");
     }
     assert_eq!(mtu(host), 1300);
     assert_eq!(document(host, "restore", &[])["unconfirmed_taken_back"], true);

@@ -187,7 +187,7 @@ fn all_is_every_interface_but_loopback_and_passes_over_what_cannot_be_meant() {
     in_netns(&["restore", "--all"]);
     let one = apply("driver = \"mlx5_core\"", &["nic-c"]);
     assert_eq!((one.status.code(), &json(&one)["error"]["code"]), (Some(7), &7.into()));
-    assert!(json(&one)["error"]["message"].as_str().unwrap().contains("is not for nic-c"));
+    assert!(json(&one)["error"]["message"].as_str().unwrap().contains("does not match nic-c"));
 }
 
 #[test]
@@ -266,7 +266,7 @@ fn packets_that_a_tunnel_can_not_cut_are_refused() {
     let wish = format!("link.gso-max-size={}", max + 1);
     let (exit, error) = failure(&command(host, "set", "nic-x", &[&wish]));
     assert_eq!(exit, 2, "{error}");
-    assert!(error.contains(&format!("is more than nic-x takes: {max} at most")), "{error}");
+    assert!(error.contains(&format!("exceeds the maximum of nic-x, {max}")), "{error}");
     assert_eq!(settings_of(host, "nic-x"), before);
     // The kernel says the same.
     let asked = host.links(|links| {
@@ -287,14 +287,14 @@ fn what_the_kernel_refuses_undoes_what_was_done() {
     let wishes = ["link.mtu=2000", "feature.gro=off", "feature.tx-tcp-segmentation=on"];
     let output = command(host, "set", tap::NAME, &wishes);
     let report = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(report.matches(": done, and undone\n").count(), 1, "{report}");
+    assert_eq!(report.matches(": done, then undone\n").count(), 1, "{report}");
     assert!(report.contains("@ feature: failed: "), "{report}");
     let (exit, error) = failure(&output);
     assert_eq!(exit, 1);
     assert!(error.contains("feature.tx-tcp-segmentation to on"), "{error}");
     assert_eq!(settings_of(host, tap::NAME), before);
     // Nothing is left to restore.
-    assert!(succeeded(command(host, "restore", tap::NAME, &[])).contains("changed nothing"));
+    assert!(succeeded(command(host, "restore", tap::NAME, &[])).contains("no changes by nicctl"));
 }
 
 /// What only the kernel or another program knows: `set` may fail where `plan` saw nothing.
@@ -417,7 +417,7 @@ fn features_that_contradict_each_other_are_refused_however_often() {
     assert_eq!(settings(host), before);
     // What else goes off is told, and stays requested.
     let said = run(host, "set", &both[..1]);
-    assert!(said.contains("this turns feature.tx-tcp-segmentation off, too"), "{said}");
+    assert!(said.contains("this also turns feature.tx-tcp-segmentation off"), "{said}");
     let tso = &settings(host)["feature"]["tx-tcp-segmentation"];
     assert_eq!((&tso["value"], &tso["requested"]), (&false.into(), &true.into()));
     refused(&both, 2, "contradicts");
@@ -477,7 +477,7 @@ fn cpus_are_taken_as_they_are_shown() {
     }
     let (exit, error) = failure(&command(host, "plan", host.interface(), &["rps.rx-0=0-4095"]));
     assert_eq!(exit, 2);
-    assert!(error.contains("and the machine runs CPUs 0"), "{error}");
+    assert!(error.contains("but the machine has CPUs 0"), "{error}");
     let (exit, error) = failure(&command(host, "plan", host.interface(), &["rps.rx-0=nonsense"]));
     assert_eq!(exit, 2, "{error}");
 }
@@ -495,10 +495,7 @@ fn an_mtu_that_the_interface_below_has_no_room_for_is_refused() {
     for verb in ["plan", "set"] {
         let (exit, error) = failure(&command(host, verb, "nic-m", &["link.mtu=9000"]));
         assert_eq!(exit, 1, "{error}");
-        assert!(
-            error.contains("link.mtu 9000 is more than nic-a below it has room for"),
-            "{error}"
-        );
+        assert!(error.contains("link.mtu 9000 exceeds what nic-a below it allows"), "{error}");
     }
     succeeded(command(host, "set", "nic-m", &["link.mtu=1400"]));
 }
@@ -510,7 +507,7 @@ fn channels_that_xdp_of_either_end_forbids_are_refused() {
     let host = lab.a();
     run(host, "attach", &["--mode", "native"]);
     for (of, wish, said) in [
-        (host, "channels.rx=1", "is fewer than the 4 transmit queues of its peer nic-b"),
+        (host, "channels.rx=1", "is below the 4 transmit queues of its peer nic-b"),
         (lab.b(), "feature.tso=on", ""),
         (lab.b(), "channels.tx=2", ""),
     ] {
@@ -522,7 +519,7 @@ fn channels_that_xdp_of_either_end_forbids_are_refused() {
     run(host, "set", &["channels.rx=3", "channels.tx=3"]);
     let (exit, error) = failure(&command(lab.b(), "plan", lab.b().interface(), &["channels.tx=4"]));
     assert_eq!(exit, 1);
-    assert!(error.contains("is more than the 3 receive queues of its peer nic-a"), "{error}");
+    assert!(error.contains("exceeds the 3 receive queues of its peer nic-a"), "{error}");
 }
 
 #[test]
@@ -538,7 +535,7 @@ fn what_a_driver_cuts_silently_is_told_and_not_tried_again() {
     assert_eq!(*value(&settings_of(host, tap::NAME), "coalesce.rx-frames"), Value::from(64));
     let again = set("plan");
     assert!(again.contains("nothing to change\n"), "{again}");
-    assert!(again.contains("64: that is what the driver made of 100 before"), "{again}");
+    assert!(again.contains("64: the driver made 64 of 100 before"), "{again}");
     succeeded(command(host, "restore", tap::NAME, &[]));
     assert_eq!(settings_of(host, tap::NAME), before);
 }
@@ -569,7 +566,7 @@ fn an_interface_that_was_made_anew_is_left_alone() {
         let mut said = String::new();
         assert!(poll(|| {
             said = restore(args);
-            said.contains("an earlier interface of this name no longer exists")
+            said.contains("a former interface of this name is gone")
         }));
         assert!(said.contains(removed), "{said}");
     }

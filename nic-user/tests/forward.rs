@@ -355,7 +355,7 @@ fn what_a_driver_does_not_take_is_not_forwarded() {
     // It is said, and what is routed goes by the kernel.
     let mut forwarding = Forwarding::start(three.middle(), &["--in-kernel"]);
     traffic::send_frames(three.left(), &frames).unwrap();
-    forwarding.heard("nic-c does not take what XDP hands it");
+    forwarding.heard("nic-c rejects frames from XDP");
     drop(forwarding);
     if three.route() {
         let forwarding = Forwarding::start(three.middle(), &["--l3", "--in-kernel"]);
@@ -383,7 +383,7 @@ fn whoever_would_take_the_packets_away_is_told_who_has_them() {
         let output = nicctl(&[args, &["--netns", netns]].concat());
         let error = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{args:?}: {error}");
-        let is_told = error.contains(&holder) || args[1] == "nic-c" && error.contains("at nic-c");
+        let is_told = error.contains(&holder) || args[1] == "nic-c" && error.contains("on nic-c");
         assert!(is_told && error.contains(&way_out), "{args:?}: {error}");
     }
     talk(&three, forwarding);
@@ -400,7 +400,7 @@ fn a_forwarder_whose_programs_are_taken_away_says_so_and_ends() {
         Slot::of(&nic.link).unwrap()
     });
     fs::remove_dir_all(slot.unwrap().pin("")).unwrap();
-    forwarding.heard("the programs were detached from nic-c meanwhile");
+    forwarding.heard("the programs were detached from nic-c, ");
     assert_eq!(forwarding.child.wait().unwrap().code(), Some(1));
 }
 

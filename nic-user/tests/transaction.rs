@@ -166,7 +166,7 @@ fn programs_that_are_refused_give_the_settings_back() {
     let native = [&profile.args()[..], &["--mode", "native"]].concat();
     let output = attach(host, &["nic-b"], &native);
     let said = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(said.matches(": done, and undone\n").count(), 2, "{said}");
+    assert_eq!(said.matches(": done, then undone\n").count(), 2, "{said}");
     let error = error_of(&output);
     assert!(error.contains("fewer receive queues than its peer"), "{error}");
     assert_untouched(host, "nic-b", &before);
@@ -325,7 +325,7 @@ fn what_is_left_of_a_vanished_interface_is_cleared_away() {
     delete(index);
     make();
     let said = detach();
-    assert!(said.contains("the settings that nicctl changed are gone with it"), "{said}");
+    assert!(said.contains("gone, and with it the settings nicctl changed"), "{said}");
     assert_eq!(detach(), "nic-x: nothing was attached\n");
 }
 

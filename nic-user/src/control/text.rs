@@ -164,7 +164,7 @@ pub fn write_restored(restored: &Restored, out: &mut dyn Write, style: Style) ->
     for Foreign { key, is, made, was } in &restored.foreign {
         writeln!(
             out,
-            "note: {key} is {is}, not {made} as nicctl set it: left to whoever changed it; {} \
+            "note: {key} is {is}, not {made} as nicctl made it: left to whoever changed it; {} \
              makes it {was}",
             CommandLine::nicctl("restore").on(name).option("--force").quoted()
         )?;

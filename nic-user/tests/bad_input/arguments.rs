@@ -26,7 +26,7 @@ fn names_that_no_interface_can_have_are_usage_errors() {
         // A name of bytes is one that there can be, and so is an alternative name.
         for name in [OsStr::from_bytes(b"eth\xff"), OsStr::new(&"x".repeat(127))] {
             let output = nicctl(command).arg(name).output().unwrap();
-            assert_refused(&output, 3, "no interface is called");
+            assert_refused(&output, 3, "there is no interface");
         }
     }
 }
@@ -43,7 +43,7 @@ fn names_that_no_namespace_can_have_are_usage_errors() {
             );
         }
         let output = nicctl(command).args(["lo", "--netns", "nic-none"]).output().unwrap();
-        assert_refused(&output, 3, "no network namespace is called nic-none");
+        assert_refused(&output, 3, "there is no network namespace nic-none");
     }
 }
 
@@ -79,7 +79,7 @@ fn names_of_any_bytes_are_managed() {
         assert!(on(&["stats"]).contains("QUEUE"), "{shown}");
         on(&["set", "link.mtu=1400"]);
         on(&["restore"]);
-        assert!(run(&["doctor"]).contains("nothing is left"), "{shown}");
+        assert!(run(&["doctor"]).contains("no leftovers"), "{shown}");
         assert_eq!(on(&["detach"]), format!("{shown}: detached\n"));
     }
     // Where it is from, seen from elsewhere; and what is gone, by the name that it had.
@@ -107,7 +107,7 @@ fn numbers_out_of_range_name_the_range() {
     }
     for value in ["-1", "x", "", "4294967296"] {
         let output = nicctl(&["stats", "--queue", value]).output().unwrap();
-        assert_refused(&output, 2, "it must be the number of a queue");
+        assert_refused(&output, 2, "it must be a queue number");
     }
 }
 
@@ -128,7 +128,7 @@ fn contradictions_are_usage_errors() {
         (&["attach", "--json"], required),
         (&["detach", "--all", "lo"], "the argument '--all' cannot be used with"),
         (&["decode", "file.pcap", "--hex", "00"], "cannot be used with"),
-        (&["stats", "--watch", "lo"], "interfaces go in front of --watch"),
+        (&["stats", "--watch", "lo"], "give interfaces before --watch"),
         (&["log", "lo", "lo"], "unexpected argument"),
     ] {
         assert_refused(&nicctl(args).output().unwrap(), 2, message);
@@ -215,5 +215,5 @@ fn a_pipe_in_place_of_a_namespace_is_not_waited_for() {
     needs_root!();
     let sandbox = Sandbox::new();
     sandbox.shell("mount -t tmpfs tmpfs /run/netns && mkfifo /run/netns/pipe");
-    sandbox.assert_refuses(&["stats", "--netns", "pipe"], 1, "network namespace pipe is only an");
+    sandbox.assert_refuses(&["stats", "--netns", "pipe"], 1, "network namespace pipe is just an");
 }

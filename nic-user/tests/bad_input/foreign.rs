@@ -77,7 +77,7 @@ fn a_link_of_somebody_else_is_named_with_its_holder_and_stays() {
     let id = programs(host).0[0].prog_id;
     let link = format!("(id {id}) that is not nicctl's, attached by link ");
     assert_refused_for_foreign(host, &link);
-    assert_refused_for_foreign(host, &format!(" (process {})\n  fix: end its ", process::id()));
+    assert_refused_for_foreign(host, &format!(" (process {})\n  fix: stop its ", process::id()));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{assert_done, assert_refused, needs_root, sandbox::Sandbox};
 
-const FORGOTTEN: &str = ": the settings that nicctl changed are gone with it\n";
+const FORGOTTEN: &str = ": gone, and with it the settings nicctl changed\n";
 
 /// How many journals there are.
 fn journals(sandbox: &Sandbox) -> usize {
@@ -82,7 +82,7 @@ fn the_settings_of_a_vanished_namespace_keep_no_other_from_being_detached() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("its network namespace is not visible from here"), "{said}");
-    assert!(said.contains("if it no longer exists: `nicctl detach --gone`"), "{said}");
+    assert!(said.contains("if it is gone: `nicctl detach --gone`"), "{said}");
     // The others are detached, and have their settings back.
     assert!(String::from_utf8_lossy(&output.stdout).starts_with("nic-a: detached\n"));
     assert_eq!(sandbox.lab().a().link().unwrap().gso_max_size, before);
