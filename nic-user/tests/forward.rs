@@ -338,6 +338,26 @@ fn checksums_that_are_missing_are_told_with_what_helps() {
     forwarding.heard(&format!("nicctl forward nic-b nic-c --netns {netns}"));
 }
 
+/// Interfaces of the same indices in another network namespace, as containers have them.
+#[test]
+fn what_a_driver_elsewhere_does_not_take_is_not_counted() {
+    needs_root!();
+    let (here, elsewhere) = (Three::new(), Three::new());
+    let index = |three: &Three| three.middle().ifindex();
+    assert_eq!(index(&here), index(&elsewhere));
+    ethtool::set(elsewhere.right(), "rx-gro", false);
+    let [ours, theirs] =
+        [&here, &elsewhere].map(|three| Forwarding::start(three.middle(), &["--in-kernel"]));
+    let ends = Ends::between(elsewhere.left(), elsewhere.right());
+    let frames = vec![ends.ethernet(ends.ipv4(ends.udp(V4, b"lost"))); 300];
+    traffic::send_frames(elsewhere.left(), &frames).unwrap();
+    let [from_left, _] = theirs.end();
+    assert!(number(&from_left, "/dropped/not_taken") >= 300, "{from_left}");
+    for direction in ours.end() {
+        assert_eq!(direction["dropped"]["not_taken"], 0, "{direction}");
+    }
+}
+
 #[test]
 fn what_a_driver_does_not_take_is_not_forwarded() {
     needs_root!();

@@ -14,6 +14,7 @@ use nic_common::{
 
 use super::{
     attach::carry,
+    btf::DeviceLayout,
     pinned,
     slot::{self, Slot},
     sys,
@@ -144,15 +145,22 @@ impl Object {
         Self::load_with(&mut loader)
     }
 
-    /// Makes the maps for forwarding between the interfaces of these indices, where the kernel's
-    /// `struct net_device` has its index at `ifindex_at`.
-    pub fn load_to_forward([first, second]: [u32; 2], ifindex_at: u32) -> Result<Self> {
+    /// Makes the maps for forwarding between the interfaces of these indices in the network
+    /// namespace with this cookie.
+    pub fn load_to_forward(
+        [first, second]: [u32; 2],
+        netns_cookie: u64,
+        device: &DeviceLayout,
+    ) -> Result<Self> {
         let mut loader = loader();
         loader
             .verifier_log_level(VerifierLogLevel::DEBUG | VerifierLogLevel::STATS)
             .override_global("FORWARD_FIRST", &first, true)
             .override_global("FORWARD_SECOND", &second, true)
-            .override_global("IFINDEX_AT", &ifindex_at, true);
+            .override_global("FORWARD_NETNS", &netns_cookie, true)
+            .override_global("IFINDEX_AT", &device.ifindex, true)
+            .override_global("NET_AT", &device.net, true)
+            .override_global("COOKIE_AT", &device.cookie, true);
         Self::load_with(&mut loader)
     }
 
