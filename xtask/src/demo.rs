@@ -11,7 +11,7 @@ use crate::process::{cargo, cargo_as_root, run as run_command};
 pub struct Args {
     /// Also draw what `nicctl stats` prints: the picture of the README is docs/stats.svg
     #[arg(long, value_name = "FILE")]
-    picture: Option<PathBuf>,
+    pub picture: Option<PathBuf>,
 }
 
 /// Runs the subcommand.

@@ -35,9 +35,10 @@ fn main() -> anyhow::Result<()> {
         println!("  {}: {} and {}", host.interface(), host.ipv4(), host.ipv6());
     }
 
-    step("nicctl attach");
+    step("nicctl attach --mode native");
     for host in [a, b] {
-        nicctl.show(&["attach", host.interface(), "--netns", host.netns_name()])?;
+        let netns = host.netns_name();
+        nicctl.show(&["attach", host.interface(), "--mode", "native", "--netns", netns])?;
     }
 
     for (title, send) in KINDS {
