@@ -197,7 +197,7 @@ pub fn named_namespaces() -> Result<Vec<String>> {
 ///
 /// One of them could not be looked at, and none of the others is it.
 pub fn of_cookie(cookie: u64) -> Result<Option<NetNs>> {
-    first_of_cookie(cookie, visible()?, &[Kind::NotFound])
+    first_that(has_cookie(cookie), visible()?, &[Kind::NotFound])
 }
 
 /// Every namespace that can be seen, each once: the present one, those with names, those that are
@@ -235,17 +235,21 @@ fn namespace_mount(line: &str) -> Option<PathBuf> {
     root.starts_with("net:[").then(|| PathBuf::from(at))
 }
 
-/// The first with this cookie. Those that fail in one of these ways are passed over: they are gone
-/// by now, or no namespaces.
-fn first_of_cookie(
-    cookie: u64,
+fn has_cookie(cookie: u64) -> impl Fn(&NetNs) -> Result<bool> {
+    move |namespace| namespace.cookie().map(|its| its == cookie)
+}
+
+/// The first that is the one looked for. Those that fail in one of these ways are passed over: they
+/// are gone by now, or no namespaces.
+fn first_that(
+    mut is_it: impl FnMut(&NetNs) -> Result<bool>,
     namespaces: impl IntoIterator<Item = Result<NetNs>>,
     passed_over: &[Kind],
 ) -> Result<Option<NetNs>> {
     let mut failed = None;
     for namespace in namespaces {
-        match namespace.and_then(|namespace| Ok((namespace.cookie()?, namespace))) {
-            Ok((number, namespace)) if number == cookie => return Ok(Some(namespace)),
+        match namespace.and_then(|namespace| Ok((is_it(&namespace)?, namespace))) {
+            Ok((true, namespace)) => return Ok(Some(namespace)),
             Ok(_) => {}
             Err(error) if passed_over.contains(&error.kind()) => {}
             Err(error) => failed = failed.or(Some(error)),
@@ -254,14 +258,19 @@ fn first_of_cookie(
     failed.map_or(Ok(None), Err)
 }
 
-/// The namespace that has this id as seen from the current one (`NETNSA_NSID`): one with a name, or
-/// that of a process. `None` also if one of them could not be looked at.
-pub fn of_id(id: i32) -> Option<NetNs> {
-    let mut links = Links::open().ok()?;
-    let named = named_namespaces().ok()?;
-    let named = named.iter().filter_map(|name| NetNs::called(name).transpose());
-    let mut known = named.chain(of_processes().ok()?).flatten();
-    known.find(|namespace| links.namespace_id(namespace.as_fd()).is_ok_and(|its| its == Some(id)))
+/// The namespace that has this id as seen from the current one (`NETNSA_NSID`), of all that can be
+/// seen. `None` if it is none of those.
+///
+/// # Errors
+///
+/// One of them could not be looked at, and none of the others is it.
+pub fn of_id(id: i32) -> Result<Option<NetNs>> {
+    let failed = |error: netlink::Error| error.while_doing("look for a network namespace");
+    let mut links = Links::open().map_err(failed)?;
+    let is_it = |namespace: &NetNs| {
+        links.namespace_id(namespace.as_fd()).map(|its| its == Some(id)).map_err(failed)
+    };
+    first_that(is_it, visible()?, &[Kind::NotFound])
 }
 
 /// The namespaces that processes are in, each once. Those that this process may not look at
@@ -302,7 +311,7 @@ fn unopened(path: &Path, error: &io::Error) -> Error {
 pub fn name_of_cookie(cookie: u64) -> Result<Option<String>> {
     let named = named_namespaces()?;
     let of_name = named.iter().filter_map(|name| NetNs::called(name).transpose());
-    let found = first_of_cookie(cookie, of_name, &[Kind::NotFound, Kind::NotPermitted])?;
+    let found = first_that(has_cookie(cookie), of_name, &[Kind::NotFound, Kind::NotPermitted])?;
     Ok(found.and_then(|found| named.into_iter().find(|name| found.is_called(name))))
 }
 

@@ -110,13 +110,10 @@ fn has_napis(nic: &Nic) -> Result<Option<bool>> {
 /// The other end of a veth, if it can be looked at.
 pub fn peer_of(nic: &Nic) -> Result<Option<Nic>> {
     let Some(other) = nic.peer() else { return Ok(None) };
-    let peer = match other.netnsid.map(namespace::of_id) {
-        None => Nic::by_index(other.ifindex),
-        Some(Some(namespace)) => namespace.run(|| Nic::by_index(other.ifindex)).flatten(),
-        // A namespace that cannot be seen.
-        Some(None) => return Ok(None),
-    };
-    if_told(peer)
+    let Some(id) = other.netnsid else { return if_told(Nic::by_index(other.ifindex)) };
+    // It may be in a namespace that cannot be seen.
+    let Some(namespace) = if_told(namespace::of_id(id))?.flatten() else { return Ok(None) };
+    if_told(namespace.run(|| Nic::by_index(other.ifindex)).flatten())
 }
 
 fn peer(nic: &Nic) -> Result<Option<Peer>> {

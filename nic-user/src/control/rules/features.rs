@@ -41,9 +41,8 @@ pub const DEPENDENCIES: &[Dependency] = &[
     Dependency {
         of: &["rx-lro"],
         needs: &[&[("rx-checksum", true)]],
-        drivers: &["ixgbe", "qede", "bnx2x", "vmxnet3", "mlx5_core"],
-        source: "ndo_fix_features: ixgbe_fix_features, qede_fix_features, bnx2x_fix_features, \
-                 vmxnet3_fix_features, mlx5e_fix_features",
+        drivers: &["ixgbe", "bnx2x", "vmxnet3"],
+        source: "ndo_fix_features: ixgbe_fix_features, bnx2x_fix_features, vmxnet3_fix_features",
     },
     Dependency {
         of: &["rx-gro-hw"],
