@@ -138,13 +138,6 @@ fn decode_prints_what_its_schema_says() {
 }
 
 #[test]
-fn completions_for_every_shell() {
-    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
-        assert!(stdout(&["completions", shell]).contains("rx-copybreak"), "{shell}");
-    }
-}
-
-#[test]
 fn manual_pages_are_printed_or_written() {
     assert!(stdout(&["man"]).contains("\n.SH NAME\nnicctl"));
     let dir = TempDir::new().unwrap();

@@ -117,6 +117,9 @@ impl Command {
 
 /// Runs `nicctl` with this process's arguments.
 pub fn main() -> ExitCode {
+    if completions::answer(command) {
+        return ExitCode::SUCCESS;
+    }
     let cli = command().try_get_matches().and_then(|matches| {
         let name = matches.subcommand_name().unwrap_or_default().to_owned();
         command_line::printed_at(place::of(&matches));
