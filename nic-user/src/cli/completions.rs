@@ -69,7 +69,7 @@ fn with_completers(command: Command) -> Command {
         }
         None => arg,
     };
-    command.mut_args(with_completer).mut_subcommands(move |command| with_completers(command))
+    command.mut_args(with_completer).mut_subcommands(with_completers)
 }
 
 /// What completes the values of an argument, by their name in its help.
