@@ -6,6 +6,7 @@ mod common;
 use std::{
     collections::BTreeMap,
     fs,
+    io::{BufRead, BufReader},
     net::IpAddr,
     process::{Child, Command, Output, Stdio},
     thread,
@@ -13,6 +14,7 @@ use std::{
 };
 
 use nic_user::{
+    control::journal::SYSTEM_DIR,
     lab::{
         Host, Lab, Shape,
         traffic::{self, IpVersion},
@@ -236,6 +238,36 @@ fn after_a_kill_the_next_command_gives_them_back() {
     wait_until_lent(&cabled, &mut next);
     kill(Pid::from_raw(next.id() as i32), Signal::SIGINT).unwrap();
     next.wait().unwrap();
+    cabled.assert_restored(&was, || drop(cabled.run(&["restore", ENDS[0]])));
+}
+
+/// What a killed bench had taken comes back with the interface that it is about, and only once
+/// nobody else is at work.
+#[test]
+fn restore_moves_what_it_names_once_it_holds_the_lock() {
+    needs_root!();
+    let cabled = Cabled::new();
+    let was = cabled.state().unwrap();
+    let mut bench = cabled.endless();
+    wait_until_lent(&cabled, &mut bench);
+    bench.kill().unwrap();
+    bench.wait().unwrap();
+    let lent = lent_by(&bench);
+    for args in [&["restore", cabled.host().interface()][..], &["restore", ENDS[0], "--dry-run"]] {
+        cabled.run(args);
+        assert_eq!(lent_by(&bench), lent, "{args:?}");
+        assert_eq!(cabled.state(), None, "{args:?}");
+    }
+    let lock = fs::File::open(SYSTEM_DIR).unwrap();
+    lock.lock().unwrap();
+    let mut restore = cabled.start(&["restore", ENDS[0]]);
+    let mut said = String::new();
+    let mut stderr = BufReader::new(restore.stderr.take().unwrap());
+    stderr.read_line(&mut said).unwrap();
+    assert!(said.contains("waiting for another nicctl"), "{said}");
+    assert_eq!((lent_by(&bench), cabled.state()), (lent, None));
+    drop(lock);
+    restore.wait().unwrap();
     cabled.assert_restored(&was, || drop(cabled.run(&["restore", ENDS[0]])));
 }
 
