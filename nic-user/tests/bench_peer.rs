@@ -122,7 +122,7 @@ impl Served {
             let _ = stream.shutdown(std::net::Shutdown::Write);
             let mut answer = String::new();
             let _ = stream.read_to_string(&mut answer);
-            if !answer.contains("somebody else") {
+            if !answer.contains("another client") {
                 return answer;
             }
         }
@@ -216,7 +216,7 @@ fn one_at_a_time_and_who_goes_makes_room() {
     let other = served.bench(&["udp-gso"]).wait_with_output().unwrap();
     assert_eq!(other.status.code(), Some(1));
     let error = String::from_utf8(other.stderr).unwrap();
-    assert!(error.contains("somebody else is being served"), "{error}");
+    assert!(error.contains("another client is being served"), "{error}");
     assert!(say(&mut first, &json!("read"))["done"]["bytes"].is_u64());
     // It goes in the middle of it.
     drop(first);
@@ -264,7 +264,7 @@ fn a_stranger_learns_nothing() {
     let output = bench.wait_with_output().unwrap();
     assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0));
     let error = String::from_utf8(output.stderr).unwrap();
-    assert!(error.contains("the other side says: it takes the token"), "{error}");
+    assert!(error.contains("the other side says: pass the token"), "{error}");
     // It has not kept others out meanwhile.
     served.greet();
     assert_eq!(served.interrupted().0, Some(0));

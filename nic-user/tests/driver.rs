@@ -237,7 +237,10 @@ fn a_policy_that_copies_more_than_a_buffer_holds_is_refused() {
     let policy = CopyPolicy { rx_copybreak: 257, ..CopyPolicy::DEFAULT };
     let building = Building { policy, bounce_below: 0 };
     let error = sockets.open(lab.b(), &config(building), &buffers).unwrap_err();
-    assert!(error.to_string().contains("copies up to 257 bytes, the buffers have 256"), "{error}");
+    assert!(
+        error.to_string().contains("copies up to 257 bytes, but copy buffers have 256"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -104,7 +104,7 @@ fn a_queue_that_is_not_there_is_refused() {
     config.queues = vec![7];
     let error = sockets.open(lab.b(), &config, &Buffers::new(LAYOUT).unwrap()).unwrap_err();
     assert!(error.to_string().contains("open queue 7 of nic-b"), "{error}");
-    assert!(error.fix().unwrap().contains("so many queues"), "{error:?}");
+    assert!(error.fix().unwrap().contains("that many queues"), "{error:?}");
 }
 
 #[test]
@@ -472,5 +472,5 @@ fn memory_that_may_not_be_locked_is_told_with_the_limit_to_raise() {
     let (line, _output) = first_line(&mut child);
     child.wait().unwrap();
     assert!(line.contains("open queue 0 of nic-b: No buffer space available"), "{line}");
-    assert!(line.contains("8256 KiB of memory have to be locked"), "{line}");
+    assert!(line.contains("8256 KiB of memory must be locked"), "{line}");
 }

@@ -391,8 +391,37 @@ fn restore_loses_nothing() {
     nothing_is_lost(&Scenario { before, command: RESTORE, undo: RESTORE });
 }
 
+/// An interruption while a lock is taken is none of the user's concern; a kernel that has no locks
+/// left is, and nothing is changed.
+#[test]
+fn a_lock_that_is_interrupted_is_taken_and_one_that_is_not_to_be_had_is_an_error() {
+    needs_root!();
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let set = Call("set", &["link.mtu=2000"]);
+    let scenario = Scenario { before: None, command: set, undo: Call("restore", &[]) };
+    let stage = Stage::new(&scenario);
+    let is_lock = |number: &usize| stage.calls[*number] == libc::SYS_flock;
+    let locks: Vec<_> = (0..stage.calls.len()).filter(is_lock).collect();
+    assert!(locks.len() >= 2, "programs and settings: {locks:?}");
+    let mut played = |number, errno| {
+        let ended = play(stage.lab.a(), &scenario, Some((number, Interference::Fail(errno))));
+        let found = State::of(stage.lab.a());
+        nicctl(&on(stage.lab.a(), "restore", &[]));
+        (ended, found)
+    };
+    for number in locks {
+        let (ended, found) = played(number, libc::EINTR);
+        assert_eq!((ended.code, &*ended.stderr), (Some(0), ""));
+        assert_eq!(found.differences(&stage.end), Vec::<String>::new());
+        let (ended, found) = played(number, libc::ENOLCK);
+        assert_eq!(ended.code, Some(1), "{}", ended.stderr);
+        assert!(ended.stderr.contains("No locks available"), "{}", ended.stderr);
+        assert_eq!(found.differences(&stage.start), Vec::<String>::new());
+    }
+}
+
 /// What commands that only look say of an interface that has nothing of nicctl.
-const DENIALS: [&str; 2] = ["nothing is attached", "nicctl has changed no"];
+const DENIALS: [&str; 3] = ["nothing is attached", "is not attached to", "no settings changed by"];
 
 #[test]
 fn what_is_attached_is_not_denied() {

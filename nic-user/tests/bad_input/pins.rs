@@ -118,6 +118,12 @@ fn a_policy_that_is_another_map_is_told() {
     });
     let reason = "it is a map with value size 512, not 8";
     assert_told_and_cleared(&long, &["stats", "attach"], reason);
+    // BPF_F_MMAPABLE: whoever has it mapped would write it.
+    let mapped = with("policy", |path| {
+        Array::<MapData, u64>::create(1, 1 << 10).unwrap().pin(path).unwrap();
+    });
+    let reason = "it is a map with flags 1024, not 0";
+    assert_told_and_cleared(&mapped, &["stats", "attach"], reason);
     let queue =
         with("policy", |path| Queue::<MapData, u64>::create(1, 0).unwrap().pin(path).unwrap());
     assert_told_and_cleared(&queue, &["stats", "attach"], "it is a map with type 22, not 2");
