@@ -1,0 +1,333 @@
+//! How drivers put direction, queue and counter into the name of a statistic: rows of data, in the
+//! order in which they are tried.
+//!
+//! A row is a shape that is one driver's, or several's; which of them does not matter, as no name
+//! of one driver has the shape of another's and means something else. Numbers that are no queue
+//! (sizes, priorities, classes, lanes, ports, CPUs) have no row.
+
+use std::collections::HashSet;
+
+use super::{
+    counters::{self, Ring, Unified},
+    drivers::{self, DRIVERS, Driver},
+    list::Entry,
+    model::{
+        Direction::{self, Rx, Tx},
+        Reading,
+    },
+    pattern::{self, Found},
+};
+
+/// Where a shape has the direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    /// In `{dir}`.
+    Named,
+    /// It is always this one.
+    Always(Direction),
+    /// In the words of the counter, or there is none.
+    Counter,
+    /// In the words of the counter; without one, the name has another shape.
+    CounterOnly,
+}
+
+/// A shape of names; the places of a pattern are those of [`pattern`].
+struct Shape {
+    pattern: &'static str,
+    side: Side,
+    ring: Ring,
+    /// Whether it is taken for this shape only where the same counter has a number 0: else it is
+    /// the size of frames.
+    from_zero: bool,
+}
+
+const fn shape(pattern: &'static str) -> Shape {
+    Shape { pattern, side: Side::Named, ring: Ring::Queue, from_zero: false }
+}
+
+impl Shape {
+    const fn side(self, side: Side) -> Self {
+        Self { side, ..self }
+    }
+
+    const fn ring(self, ring: Ring) -> Self {
+        Self { ring, ..self }
+    }
+
+    const fn from_zero(self) -> Self {
+        Self { from_zero: true, ..self }
+    }
+}
+
+/// The shapes, with drivers that use them.
+const SHAPES: &[Shape] = &[
+    // ixgbe, igb, igc, ice, fm10k, virtio_net before 6.10, hv_netvsc, veth, ifb, ravb
+    shape("{dir}_queue_{n}_{c}"),
+    // qlcnic
+    shape("{dir}_queue_{n} {c}"),
+    // fbnic, ixgbevf: rings of their own, numbered from 0 again
+    shape("xdp_tx_queue_{n}_{c}").side(Side::Always(Tx)).ring(Ring::Xdp),
+    shape("xdp_queue_{n}_{c}").side(Side::Always(Tx)).ring(Ring::Xdp),
+    // ena: XDP rings are numbered on after the others
+    shape("queue_{n}_xdp_tx_{c}").side(Side::Always(Tx)).ring(Ring::Xdp),
+    shape("queue_{n}_{dir}_{c}"),
+    // i40e, iavf, sfc
+    shape("{dir}-{n}.{c}"),
+    shape("{dir}-xdp-cpu-{n}.{c}").ring(Ring::Xdp),
+    // liquidio, idpf
+    shape("{dir}-{n}-{c}"),
+    shape("{dir}_q-{n}_{c}"),
+    // nfp, xgbe, mvpp2; nfp counts the same packets in the driver, too
+    shape("{dir}q_{n}_{c}"),
+    shape("rvec_{n}_{dir}_{c}").ring(Ring::Software),
+    // hns3, hinic, bna, bcmgenet, bcmsysport; hns
+    shape("{dir}q{n}_{c}"),
+    shape("{dir}_ring{n}_{c}"),
+    // be2net, nicvf, octeontx2
+    shape("{dir}q{n}: {c}"),
+    // stmmac, macb
+    shape("q{n}_{dir}_{c}"),
+    // bnxt_en, bnx2x
+    shape("[{n}]: {c}").side(Side::Counter),
+    // qede: ring, ring of XDP, ring and class of service
+    shape("{n} [XDP]: {c}").side(Side::Always(Tx)).ring(Ring::Xdp),
+    shape("{n}_{other}: {c}").side(Side::CounterOnly),
+    shape("{n}: {c}").side(Side::CounterOnly),
+    // octeon_ep; funeth has XDP rings beside the others; gve
+    shape("{c}[Q-{n}]").side(Side::CounterOnly),
+    shape("tx_xdp_{c}[{n}]").side(Side::Always(Tx)).ring(Ring::Xdp),
+    shape("{c}[{n}]").side(Side::CounterOnly),
+    // atlantic
+    shape("TC{other} Queue[{n}] {c}").side(Side::Counter),
+    shape("Queue[{n}] {c}").side(Side::Counter),
+    // enetc; frames that came too late for their window are none that were sent
+    shape("{dir} ring{pad}{n} {c}"),
+    shape("{dir} window drop{pad}{n} frames"),
+    // cpsw
+    shape("{dir} DMA chan {n}: {c}"),
+    // lan743x
+    shape("{dir} Queue {n} {c}"),
+    // fbnic, s2io: receive, as their drivers know
+    shape("rde_{n}_{c}").side(Side::Always(Rx)),
+    shape("ring_{n}_full_cnt").side(Side::Always(Rx)),
+    // mlx4, mlx5, virtio_net since 6.10, ibmvnic
+    shape("{dir}{n}_{c}"),
+    // ionic, mana, tsnep
+    shape("{dir}_{n}_{c}").from_zero(),
+];
+
+/// Which names stand below a heading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Members {
+    /// Those with so many blanks in front. Those with more are parts of the one above them.
+    Indented(usize),
+    /// Those that begin with its direction.
+    Prefixed,
+    /// All up to the next heading.
+    All,
+}
+
+/// Rows whose value is the number of the queue that the rows below them belong to.
+const HEADINGS: &[(&str, Members)] = &[
+    // vmxnet3
+    ("{dir} Queue#", Members::Indented(2)),
+    // niu
+    ("{dir}_channel", Members::Prefixed),
+    // myri10ge
+    ("----------- slice ---------", Members::All),
+];
+
+/// Words that a counter begins with, and the direction they belong to, where neither `rx` nor `tx`
+/// says it.
+const DIRECTIONS: &[(&str, Direction)] = &[
+    // qede
+    ("rcv_", Rx),
+    ("xdp_no_pass", Rx),
+    ("xmit_", Tx),
+    ("stopped_cnt", Tx),
+    // bnxt_en, bnx2x; funeth
+    ("tpa_", Rx),
+    ("gro_", Rx),
+    // myri10ge
+    ("stop_queue", Tx),
+    ("wake_queue", Tx),
+    // atlantic
+    ("In", Rx),
+    ("Out", Tx),
+    ("AllocFails", Rx),
+    ("SkbAllocFails", Rx),
+    ("Polls", Rx),
+    ("Page", Rx),
+    ("Xdp", Rx),
+    ("Restarts", Tx),
+    // fbnic: receive buffer, receive parser, transmit interface
+    ("rxb_", Rx),
+    ("rpc_", Rx),
+    ("tti_", Tx),
+];
+
+/// Beginnings of names that `rx` and `tx` do not mean the host's directions in: ports of a switch,
+/// seen from the switch; mailboxes.
+const FOREIGN: &[&str] = &["p{other}_{c}", "veb.{c}", "mbx_{c}", "[qbman] {c}"];
+
+/// The heading that rows stand below.
+#[derive(Clone, Copy)]
+struct Section {
+    direction: Option<Direction>,
+    queue: u32,
+    members: Members,
+}
+
+/// What is known of a list before its names are looked at one by one.
+struct Context {
+    driver: Option<&'static Driver>,
+    /// Names that have a number 0, as [`zero`] writes them.
+    zeros: HashSet<String>,
+}
+
+/// What names and values mean, one reading an entry and in the same order. `driver` is whose they
+/// are; if that is not told, the names may show it.
+pub(super) fn readings(entries: Vec<Entry>, driver: Option<&str>) -> Vec<Reading> {
+    let context = Context::of(&entries, driver);
+    let mut section = None;
+    entries.into_iter().map(|entry| context.reading(entry, &mut section)).collect()
+}
+
+impl Context {
+    fn of(entries: &[Entry], driver: Option<&str>) -> Self {
+        let names = || entries.iter().map(|entry| entry.name.as_str());
+        let driver = match driver {
+            Some(name) => drivers::named(name),
+            None => DRIVERS.iter().find(|driver| {
+                let mark =
+                    |name| driver.marks.iter().any(|mark| pattern::find(mark, name).is_some());
+                names().any(mark)
+            }),
+        };
+        let shapes = || SHAPES.iter().filter(|shape| shape.from_zero);
+        let zero = |name| shapes().find_map(|shape| zero(&pattern::find(shape.pattern, name)?));
+        Self { driver, zeros: names().filter_map(zero).collect() }
+    }
+
+    fn reading(&self, entry: Entry, section: &mut Option<Section>) -> Reading {
+        let Entry { name, value } = entry;
+        let (direction, queue, unified) = match heading(&name, value) {
+            Some(heading) => {
+                *section = Some(heading);
+                (heading.direction, Some(heading.queue), Some(Unified::QueueIndex))
+            }
+            None => self
+                .below(section, &name)
+                .or_else(|| self.shaped(&name))
+                .unwrap_or_else(|| (device_direction(&name), None, counters::of_device(&name))),
+        };
+        Reading { direction, queue, name, unified, value }
+    }
+
+    /// A row that stands below a heading; one that does not ends what is below it.
+    fn below(&self, section: &mut Option<Section>, name: &str) -> Option<Place> {
+        let current = (*section)?;
+        let Some(is_part) = current.has(name) else {
+            *section = None;
+            return None;
+        };
+        let direction = current.direction.or_else(|| counter_direction(name));
+        let unified = counters::of_queue(Ring::Queue, direction, name, self.driver);
+        Some((direction, Some(current.queue), unified.filter(|_| !is_part)))
+    }
+
+    /// A row whose name has the shape of a queue's.
+    fn shaped(&self, name: &str) -> Option<Place> {
+        SHAPES.iter().find_map(|shape| {
+            let found = pattern::find(shape.pattern, name)?;
+            let counter = found.counter.unwrap_or_default();
+            let direction = direction(shape.side, &found)?;
+            let is_size = counter.starts_with(|character: char| character.is_ascii_digit());
+            if is_size || shape.from_zero && !self.zeros.contains(&key(&found)) {
+                return None;
+            }
+            let unified = counters::of_queue(shape.ring, direction, counter, self.driver);
+            Some((direction, Some(found.number?), unified))
+        })
+    }
+}
+
+/// Direction, queue and shared name.
+type Place = (Option<Direction>, Option<u32>, Option<Unified>);
+
+/// The direction of what a shape found; `None` if that is not its shape.
+fn direction(side: Side, found: &Found<'_>) -> Option<Option<Direction>> {
+    let by_counter = || counter_direction(found.counter.unwrap_or_default());
+    match side {
+        Side::Named => Some(found.direction),
+        Side::Always(direction) => Some(Some(direction)),
+        Side::Counter => Some(by_counter()),
+        Side::CounterOnly => by_counter().map(Some),
+    }
+}
+
+/// The direction that a counter's words tell: the one it begins with, or the only one in it.
+fn counter_direction(counter: &str) -> Option<Direction> {
+    let begins = |(start, _): &&(&str, _)| counter.starts_with(start);
+    let known = || DIRECTIONS.iter().find(begins).map(|(_, direction)| *direction);
+    let mut words = counter.split(|c: char| !c.is_ascii_alphanumeric()).map(word_direction);
+    match (words.next().flatten(), words.next().flatten()) {
+        // rx_tx_total_bytes
+        (Some(first), Some(second)) if first != second => None,
+        (Some(first), _) => Some(first),
+        (None, second) => only(second.into_iter().chain(words.flatten())).or_else(known),
+    }
+}
+
+/// The one that all are.
+fn only(mut directions: impl Iterator<Item = Direction>) -> Option<Direction> {
+    let first = directions.next()?;
+    directions.all(|direction| direction == first).then_some(first)
+}
+
+/// The direction that a word stands for: rx, rxq, rxstat.
+fn word_direction(word: &str) -> Option<Direction> {
+    let (direction, rest) = pattern::direction(word)?;
+    matches!(rest.trim_end_matches(|c: char| c.is_ascii_digit()), "" | "q" | "stat")
+        .then_some(direction)
+}
+
+/// The direction of a row of the whole device.
+fn device_direction(name: &str) -> Option<Direction> {
+    let is_foreign = FOREIGN.iter().any(|start| pattern::find(start, name).is_some());
+    if is_foreign { None } else { counter_direction(name) }
+}
+
+fn heading(name: &str, value: u64) -> Option<Section> {
+    let queue = value.try_into().ok()?;
+    HEADINGS.iter().find_map(|&(pattern, members)| {
+        let direction = pattern::find(pattern, name)?.direction;
+        Some(Section { direction, queue, members })
+    })
+}
+
+impl Section {
+    /// Whether a row stands below the heading; and if it does, whether it is part of another there.
+    fn has(self, name: &str) -> Option<bool> {
+        let blanks = name.len() - name.trim_start_matches(' ').len();
+        match self.members {
+            Members::Indented(by) => (blanks >= by).then_some(blanks > by),
+            Members::Prefixed => {
+                let (direction, rest) = pattern::direction(name)?;
+                (Some(direction) == self.direction && rest.starts_with('_')).then_some(false)
+            }
+            Members::All => Some(false),
+        }
+    }
+}
+
+/// Direction and counter.
+fn key(found: &Found<'_>) -> String {
+    let direction = found.direction.map_or("", Direction::word);
+    format!("{direction} {}", found.counter.unwrap_or_default())
+}
+
+/// [`key`] of what has the number 0.
+fn zero(found: &Found<'_>) -> Option<String> {
+    (found.number == Some(0)).then(|| key(found))
+}
