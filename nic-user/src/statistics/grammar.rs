@@ -54,7 +54,7 @@ impl Shape {
         Self { ring, ..self }
     }
 
-    const fn from_zero(self) -> Self {
+    const fn if_from_zero(self) -> Self {
         Self { from_zero: true, ..self }
     }
 }
@@ -113,7 +113,7 @@ const SHAPES: &[Shape] = &[
     // mlx4, mlx5, virtio_net since 6.10, ibmvnic
     shape("{dir}{n}_{c}"),
     // ionic, mana, tsnep
-    shape("{dir}_{n}_{c}").from_zero(),
+    shape("{dir}_{n}_{c}").if_from_zero(),
 ];
 
 /// Which names stand below a heading.
@@ -167,8 +167,8 @@ const DIRECTIONS: &[(&str, Direction)] = &[
 ];
 
 /// Beginnings of names that `rx` and `tx` do not mean the host's directions in: ports of a switch,
-/// seen from the switch; mailboxes.
-const FOREIGN: &[&str] = &["p{other}_{c}", "veb.{c}", "mbx_{c}", "[qbman] {c}"];
+/// seen from the switch; mailboxes; the board's controller.
+const FOREIGN: &[&str] = &["p{other}_{c}", "veb.{c}", "mbx_{c}", "os2bmc_{c}", "[qbman] {c}"];
 
 /// The heading that rows stand below.
 #[derive(Clone, Copy)]
@@ -330,4 +330,95 @@ fn key(found: &Found<'_>) -> String {
 /// [`key`] of what has the number 0.
 fn zero(found: &Found<'_>) -> Option<String> {
     (found.number == Some(0)).then(|| key(found))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(names: &[(&str, u64)], driver: Option<&str>) -> Vec<Reading> {
+        let entry = |(name, value): &(&str, u64)| Entry { name: (*name).to_owned(), value: *value };
+        readings(names.iter().map(entry).collect(), driver)
+    }
+
+    /// Direction, queue and shared name of the last of `names`.
+    fn last(names: &[(&str, u64)]) -> (Option<Direction>, Option<u32>, Option<Unified>) {
+        let row = read(names, None).pop().unwrap();
+        (row.direction, row.queue, row.unified)
+    }
+
+    #[test]
+    fn sizes_are_no_queues() {
+        let packets = Some(Unified::Packets);
+        assert_eq!(last(&[("rx_64_packets", 1)]), (Some(Rx), None, None));
+        assert_eq!(
+            last(&[("rx_0_packets", 1), ("rx_64_packets", 1)]),
+            (Some(Rx), Some(64), packets)
+        );
+        assert_eq!(last(&[("rx_0_64_octets", 1)]), (Some(Rx), None, None));
+        assert_eq!(last(&[("tx_0_packets", 1), ("rx_64_packets", 1)]), (Some(Rx), None, None));
+    }
+
+    #[test]
+    fn rows_below_a_heading_are_its_queues_and_the_next_row_is_not() {
+        let list = [("Rx Queue#", 3), ("  pkts rx err", 9), ("     err", 9), ("rx timeout", 0)];
+        let rows = read(&list, None);
+        let queues: Vec<_> = rows.iter().map(|row| row.queue).collect();
+        assert_eq!(queues, [Some(3), Some(3), Some(3), None]);
+        let unified: Vec<_> = rows.iter().map(|row| row.unified).collect();
+        assert_eq!(unified, [Some(Unified::QueueIndex), Some(Unified::Errors), None, None]);
+        assert_eq!(
+            last(&[("rx_channel", 1), ("tx_bytes", 0)]),
+            (Some(Tx), None, Some(Unified::Bytes))
+        );
+    }
+
+    #[test]
+    fn directions_of_others_are_not_the_hosts() {
+        for name in [
+            "p04_rx_octets",
+            "veb.rx_bytes",
+            "mbx_tx_busy",
+            "rx_tx_total_bytes",
+            "os2bmc_rx_by_bmc",
+        ] {
+            assert_eq!(last(&[(name, 1)]), (None, None, None), "{name}");
+        }
+        assert_eq!(last(&[("frames_rx_ok", 1)]), (Some(Rx), None, None));
+    }
+
+    #[test]
+    fn a_word_of_a_drivers_own_needs_the_driver() {
+        let discards = |driver| read(&[("[0]: rx_discards", 1)], driver)[0].unified;
+        assert_eq!(discards(Some("bnx2x")), Some(Unified::DropNoBuf));
+        assert_eq!(discards(Some("bnxt_en")), Some(Unified::Drops));
+        assert_eq!(discards(None), Some(Unified::Drops));
+    }
+
+    /// Names that look as if they had a shape.
+    fn name() -> impl Strategy<Value = String> {
+        let pieces = SHAPES.iter().map(|shape| shape.pattern).chain(HEADINGS.iter().map(|h| h.0));
+        let pattern = prop::sample::select(pieces.collect::<Vec<_>>());
+        (pattern, "rx|tx|Rx|TX|xx", "[0-9]{0,12}", "[ -~]{0,12}").prop_map(
+            |(pattern, direction, number, counter)| {
+                let name = pattern.replace("{dir}", &direction).replace("{n}", &number);
+                name.replace("{other}", &number).replace("{pad}", "  ").replace("{c}", &counter)
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn every_row_is_kept_in_its_place(
+            list in prop::collection::vec((prop_oneof![name(), ".{0,20}"], any::<u64>()), 0..40),
+            driver in prop::option::of(prop::sample::select(vec!["bnx2x", "mlx5_core", "?"])),
+        ) {
+            let list: Vec<_> = list.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+            let rows = read(&list, driver);
+            let kept: Vec<_> = rows.iter().map(|row| (row.name.as_str(), row.value)).collect();
+            prop_assert_eq!(kept, list);
+        }
+    }
 }

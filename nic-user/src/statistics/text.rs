@@ -43,8 +43,9 @@ pub fn write(out: &mut dyn Write, style: Style, source: &Source) -> io::Result<(
 
 fn heading(source: &Source) -> String {
     let driver = source.driver.as_ref().map_or_else(String::new, |driver| format!("  {driver}"));
+    let file = if source.file == "-" { "standard input" } else { &source.file };
     let rows = source.rows.len();
-    cell(&format!("{}{driver}  {rows} statistics{}", source.file, queues(source)), WIDTH)
+    cell(&format!("{file}{driver}  {rows} statistics{}", queues(source)), WIDTH)
 }
 
 /// How many queues there are rows of.
