@@ -5,7 +5,7 @@
 //! of one driver has the shape of another's and means something else. Numbers that are no queue
 //! (sizes, priorities, classes, lanes, ports, CPUs) have no row.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use super::{
     counters::{self, Ring, Unified},
@@ -36,13 +36,13 @@ struct Shape {
     pattern: &'static str,
     side: Side,
     ring: Ring,
-    /// Whether it is taken for this shape only where the same counter has a number 0: else it is
-    /// the size of frames.
-    from_zero: bool,
+    /// Only where the same counter has a number that is not greater, names are taken for this shape:
+    /// in others, the number is the size of frames, or counts something else from 1 on.
+    first: Option<u32>,
 }
 
 const fn shape(pattern: &'static str) -> Shape {
-    Shape { pattern, side: Side::Named, ring: Ring::Queue, from_zero: false }
+    Shape { pattern, side: Side::Named, ring: Ring::Queue, first: None }
 }
 
 impl Shape {
@@ -54,10 +54,13 @@ impl Shape {
         Self { ring, ..self }
     }
 
-    const fn if_from_zero(self) -> Self {
-        Self { from_zero: true, ..self }
+    const fn first(self, number: u32) -> Self {
+        Self { first: Some(number), ..self }
     }
 }
+
+/// Frames are not shorter: what begins below is no size.
+const BELOW_SIZES: u32 = 63;
 
 /// The shapes, with drivers that use them.
 const SHAPES: &[Shape] = &[
@@ -74,8 +77,8 @@ const SHAPES: &[Shape] = &[
     // i40e, iavf, sfc
     shape("{dir}-{n}.{c}"),
     shape("{dir}-xdp-cpu-{n}.{c}").ring(Ring::Xdp),
-    // liquidio, idpf
-    shape("{dir}-{n}-{c}"),
+    // liquidio, of which some queues may be missing; idpf
+    shape("{dir}-{n}-{c}").first(BELOW_SIZES),
     shape("{dir}_q-{n}_{c}"),
     // nfp, xgbe, mvpp2; nfp counts the same packets in the driver, too
     shape("{dir}q_{n}_{c}"),
@@ -96,7 +99,7 @@ const SHAPES: &[Shape] = &[
     // octeon_ep; funeth has XDP rings beside the others; gve
     shape("{c}[Q-{n}]").side(Side::CounterOnly),
     shape("tx_xdp_{c}[{n}]").side(Side::Always(Tx)).ring(Ring::Xdp),
-    shape("{c}[{n}]").side(Side::CounterOnly),
+    shape("{c}[{n}]").side(Side::CounterOnly).first(0),
     // atlantic
     shape("TC{other} Queue[{n}] {c}").side(Side::Counter),
     shape("Queue[{n}] {c}").side(Side::Counter),
@@ -113,7 +116,7 @@ const SHAPES: &[Shape] = &[
     // mlx4, mlx5, virtio_net since 6.10, ibmvnic
     shape("{dir}{n}_{c}"),
     // ionic, mana, tsnep
-    shape("{dir}_{n}_{c}").if_from_zero(),
+    shape("{dir}_{n}_{c}").first(0),
 ];
 
 /// Which names stand below a heading.
@@ -181,8 +184,8 @@ struct Section {
 /// What is known of a list before its names are looked at one by one.
 struct Context {
     driver: Option<&'static Driver>,
-    /// Names that have a number 0, as [`zero`] writes them.
-    zeros: HashSet<String>,
+    /// The smallest number of each counter, where a shape asks for it.
+    first: HashMap<Counter, u32>,
 }
 
 /// What names and values mean, one reading an entry and in the same order. `driver` is whose they
@@ -204,9 +207,22 @@ impl Context {
                 names().any(mark)
             }),
         };
-        let shapes = || SHAPES.iter().filter(|shape| shape.from_zero);
-        let zero = |name| shapes().find_map(|shape| zero(&pattern::find(shape.pattern, name)?));
-        Self { driver, zeros: names().filter_map(zero).collect() }
+        let mut first = HashMap::new();
+        for shape in SHAPES.iter().filter(|shape| shape.first.is_some()) {
+            for found in names().filter_map(|name| pattern::find(shape.pattern, name)) {
+                let number = found.number.unwrap_or(u32::MAX);
+                let smallest = first.entry(counter(shape, &found)).or_insert(number);
+                *smallest = number.min(*smallest);
+            }
+        }
+        Self { driver, first }
+    }
+
+    /// Whether a counter is numbered as a shape asks for.
+    fn is_numbered(&self, shape: &Shape, found: &Found<'_>) -> bool {
+        shape.first.is_none_or(|most| {
+            self.first.get(&counter(shape, found)).is_some_and(|first| *first <= most)
+        })
     }
 
     fn reading(&self, entry: Entry, section: &mut Option<Section>) -> Reading {
@@ -242,8 +258,7 @@ impl Context {
             let found = pattern::find(shape.pattern, name)?;
             let counter = found.counter.unwrap_or_default();
             let direction = direction(shape.side, &found)?;
-            let is_size = counter.starts_with(|character: char| character.is_ascii_digit());
-            if is_size || shape.from_zero && !self.zeros.contains(&key(&found)) {
+            if is_range(counter) || !self.is_numbered(shape, &found) {
                 return None;
             }
             let unified = counters::of_queue(shape.ring, direction, counter, self.driver);
@@ -321,15 +336,16 @@ impl Section {
     }
 }
 
-/// Direction and counter.
-fn key(found: &Found<'_>) -> String {
-    let direction = found.direction.map_or("", Direction::word);
-    format!("{direction} {}", found.counter.unwrap_or_default())
+/// A counter whose numbers belong together.
+type Counter = (&'static str, Option<Direction>, String);
+
+fn counter(shape: &Shape, found: &Found<'_>) -> Counter {
+    (shape.pattern, found.direction, found.counter.unwrap_or_default().to_owned())
 }
 
-/// [`key`] of what has the number 0.
-fn zero(found: &Found<'_>) -> Option<String> {
-    (found.number == Some(0)).then(|| key(found))
+/// Whether a number goes on: `65_to_127`, `65_127`.
+fn is_range(counter: &str) -> bool {
+    counter.starts_with("to_") || counter.starts_with(|c: char| c.is_ascii_digit())
 }
 
 #[cfg(test)]
@@ -358,6 +374,12 @@ mod tests {
             (Some(Rx), Some(64), packets)
         );
         assert_eq!(last(&[("rx_0_64_octets", 1)]), (Some(Rx), None, None));
+        assert_eq!(last(&[("rx_0_to_63_octets", 1)]), (Some(Rx), None, None));
+        // emac, pasemi, ucc_geth, gemini
+        assert_eq!(last(&[("tx_1_col", 1), ("tx_2_col", 1)]), (Some(Tx), None, None));
+        assert_eq!(last(&[("rx-64-byte-packets", 1)]), (Some(Rx), None, None));
+        assert_eq!(last(&[("tx-64-frames", 1)]), (Some(Tx), None, None));
+        assert_eq!(last(&[("TX_FRAGS[1]", 1)]), (Some(Tx), None, None));
         assert_eq!(last(&[("tx_0_packets", 1), ("rx_64_packets", 1)]), (Some(Rx), None, None));
     }
 
