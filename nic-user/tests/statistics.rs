@@ -10,7 +10,7 @@ use std::{
     thread,
 };
 
-use nic_user::statistics::{self, model::Reading};
+use nic_user::statistics::{self, counters::Unified, model::Reading};
 use serde_json::Value;
 
 /// What is known of a row; `None` where nothing is claimed.
@@ -105,6 +105,15 @@ fn the_same_is_said_with_and_without_the_drivers_name() {
     for (list, driver) in lists() {
         let text = file(&list, "txt");
         assert_eq!(read(&text, Some(&driver)), read(&text, None), "{list}");
+    }
+}
+
+#[test]
+fn the_page_names_every_shared_counter() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/counters.md");
+    let page = fs::read_to_string(page).unwrap();
+    for unified in Unified::ALL {
+        assert!(page.contains(&format!("`{}`", unified.name())), "{}", unified.name());
     }
 }
 
