@@ -141,7 +141,7 @@ const HEADINGS: &[(&str, Members)] = &[
 ];
 
 /// Words that a counter begins with, and the direction they belong to, where neither `rx` nor `tx`
-/// says it.
+/// says it. A small letter behind them makes another word of them.
 const DIRECTIONS: &[(&str, Direction)] = &[
     // qede
     ("rcv_", Rx),
@@ -283,7 +283,7 @@ fn direction(side: Side, found: &Found<'_>) -> Option<Option<Direction>> {
 
 /// The direction that a counter's words tell: the one it begins with, or the only one in it.
 fn counter_direction(counter: &str) -> Option<Direction> {
-    let begins = |(start, _): &&(&str, _)| counter.starts_with(start);
+    let begins = |(start, _): &&(&str, _)| begins_with_word(counter, start);
     let known = || DIRECTIONS.iter().find(begins).map(|(_, direction)| *direction);
     let mut words = counter.split(|c: char| !c.is_ascii_alphanumeric()).map(word_direction);
     match (words.next().flatten(), words.next().flatten()) {
@@ -292,6 +292,11 @@ fn counter_direction(counter: &str) -> Option<Direction> {
         (Some(first), _) => Some(first),
         (None, second) => only(second.into_iter().chain(words.flatten())).or_else(known),
     }
+}
+
+fn begins_with_word(counter: &str, start: &str) -> bool {
+    let ends = |rest: &str| start.ends_with('_') || !rest.starts_with(|c: char| c.is_lowercase());
+    counter.strip_prefix(start).is_some_and(ends)
 }
 
 /// The one that all are.
@@ -409,6 +414,8 @@ mod tests {
             assert_eq!(last(&[(name, 1)]), (None, None, None), "{name}");
         }
         assert_eq!(last(&[("frames_rx_ok", 1)]), (Some(Rx), None, None));
+        assert_eq!(last(&[("InOctets", 1)]), (Some(Rx), None, None));
+        assert_eq!(last(&[("Interrupts", 1)]), (None, None, None));
     }
 
     #[test]
