@@ -122,12 +122,24 @@ fn count_not_taken(direction: u32, frames: u64) {
     }
 }
 
-/// The index of a `struct net_device`; [`NOWHERE`] if it cannot be read.
+/// The index of a `struct net_device`; [`NOWHERE`] if it cannot be read, or is of another network
+/// namespace.
 #[inline(always)]
 fn ifindex_of(device: *const u8) -> u32 {
-    let at = device.wrapping_add(maps::IFINDEX_AT.load() as usize);
-    // SAFETY: the helper reads whatever the address, or fails.
-    unsafe { bpf_probe_read_kernel(at.cast::<u32>()) }.unwrap_or(NOWHERE)
+    let Some(net) = read::<*const u8>(device, maps::NET_AT.load()) else { return NOWHERE };
+    match read::<u64>(net, maps::COOKIE_AT.load()) {
+        Some(cookie) if cookie == maps::FORWARD_NETNS.load() => {
+            read(device, maps::IFINDEX_AT.load()).unwrap_or(NOWHERE)
+        }
+        _ => NOWHERE,
+    }
+}
+
+/// What the kernel has so many bytes behind an address.
+#[inline(always)]
+fn read<T>(from: *const u8, at: u32) -> Option<T> {
+    // SAFETY: the helper reads whatever the address, or fails; `T` is a number or an address.
+    unsafe { bpf_probe_read_kernel(from.wrapping_add(at as usize).cast::<T>()) }.ok()
 }
 
 /// Remembers at which interface a station's frames arrive, and counts when that changes: where

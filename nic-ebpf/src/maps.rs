@@ -85,9 +85,22 @@ pub static FORWARD_FIRST: Global<u32> = Global::new(0);
 #[unsafe(no_mangle)]
 pub static FORWARD_SECOND: Global<u32> = Global::new(0);
 
+/// Forwarding: cookie of the network namespace of both interfaces: others have interfaces of the
+/// same indices. Constant from load on.
+#[unsafe(no_mangle)]
+pub static FORWARD_NETNS: Global<u64> = Global::new(0);
+
 /// Where the kernel's `struct net_device` has the index, in bytes. Constant from load on.
 #[unsafe(no_mangle)]
 pub static IFINDEX_AT: Global<u32> = Global::new(0);
+
+/// Where the kernel's `struct net_device` has its `struct net *`, in bytes. Constant from load on.
+#[unsafe(no_mangle)]
+pub static NET_AT: Global<u32> = Global::new(0);
+
+/// Where the kernel's `struct net` has its cookie, in bytes. Constant from load on.
+#[unsafe(no_mangle)]
+pub static COOKIE_AT: Global<u32> = Global::new(0);
 
 /// The policy in force and whether any queue has rules of steering.
 #[inline(always)]

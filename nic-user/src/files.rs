@@ -56,7 +56,11 @@ fn up_to(source: impl Read, what: impl Display, limit: u64) -> Result<Vec<u8>> {
         let limit = if limit < 1 << 20 { (limit >> 10, "KiB") } else { (limit >> 20, "MiB") };
         let (size, unit) = limit;
         return Err(Error::usage(format!(
+<<<<<<< HEAD
             "{what} is larger than {size} {unit}: it is something else"
+=======
+            "{what} {shown} is larger than {size} {unit}, so it must be something else"
+>>>>>>> main
         )));
     }
     Ok(bytes)
@@ -74,7 +78,7 @@ pub fn write_in_place(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let flags = flags | OFlag::from_bits_retain(AT_ONCE);
     let mut file = File::from(openat(&folder, name.as_os_str(), flags, READABLE)?);
     if !file.metadata()?.is_file() {
-        return Err(io::Error::other("something that is not a regular file has its name"));
+        return Err(io::Error::other("something else that is not a regular file has its name"));
     }
     file.set_len(0)?;
     file.write_all(bytes)
@@ -101,7 +105,8 @@ fn resolve(path: &Path) -> io::Result<(File, OsString)> {
             Ok(_) if links == MAX_LINKS => return Err(Errno::ELOOP.into()),
             Ok(_) if !trusted::is_trusted(&folder.metadata()?) => {
                 let name = name.display();
-                let why = format!("{name} is a symbolic link where others may write");
+                let why =
+                    format!("{name} is a symbolic link in a directory that others can write to");
                 return Err(io::Error::other(why));
             }
             Ok(target) => {

@@ -54,10 +54,10 @@ fn busy(holder: Option<u32>) -> Error {
     let seconds = PATIENCE.as_secs();
     match holder {
         Some(pid) => Error::failed(format!(
-            "another nicctl (process {pid}) has been at work for {seconds} seconds"
+            "another nicctl (process {pid}) has held the lock for {seconds} seconds"
         ))
-        .with_fix(format!("wait for it, or look at what process {pid} is doing")),
-        None => Error::failed(format!("another nicctl has been at work for {seconds} seconds"))
+        .with_fix(format!("wait for it, or check what process {pid} is doing")),
+        None => Error::failed(format!("another nicctl has held the lock for {seconds} seconds"))
             .with_fix("wait for it, and try again"),
     }
 }
@@ -91,7 +91,7 @@ mod tests {
     fn a_busy_lock_names_its_holder() {
         assert_eq!(
             busy(Some(7)).to_string(),
-            "another nicctl (process 7) has been at work for 10 seconds"
+            "another nicctl (process 7) has held the lock for 10 seconds"
         );
     }
 }

@@ -155,12 +155,12 @@ fn there(path: &Path, opened: io::Result<File>) -> Result<Option<File>> {
         Ok(file) => Ok(Some(file)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) if matches!(error.raw_os_error(), Some(libc::ELOOP | libc::ENOTDIR)) => {
-            let what = format!("open {}: it is a symbolic link, or no folder", path.display());
-            Err(Error::failed(what).with_fix("look at who made it, and remove it"))
+            let what = format!("open {}: it is a symbolic link or not a directory", path.display());
+            Err(Error::failed(what).with_fix("find out who made it, and remove it"))
         }
         Err(error) => Err(Error::io(format!("open {}", path.display()), &error)
             .with_fix_if_not_permitted(
-                "it is root's: run nicctl as root, or with CAP_DAC_OVERRIDE",
+                "it belongs to root: run nicctl as root or with CAP_DAC_OVERRIDE",
             )),
     }
 }
@@ -174,7 +174,7 @@ fn check(path: &Path, file: &File) -> Result<Metadata> {
         None => Ok(metadata),
         // Whose it is cannot be told in there.
         Some(_) if is_in_user_namespace() => {
-            let message = format!("{} is not of this user namespace", path.display());
+            let message = format!("{} does not belong to this user namespace", path.display());
             Err(Error::not_permitted(message).with_fix(OUTSIDE))
         }
         Some(defect) => {
@@ -182,13 +182,13 @@ fn check(path: &Path, file: &File) -> Result<Metadata> {
             let chown = CommandLine::other(&["chown"]).on(user).on(&name);
             let chmod = CommandLine::other(&["chmod"]).on(format_args!("{mode:04o}")).on(&name);
             Err(Error::failed(format!("{name} is not trusted: {defect}"))
-                .with_fix(format!("look at what is there, then: `{}`", chown.and(&chmod))))
+                .with_fix(format!("check what is there, then: `{}`", chown.and(&chmod))))
         }
     }
 }
 
 /// The way out of a user namespace.
-pub const OUTSIDE: &str = "run it outside of the user namespace, which rootless containers are";
+pub const OUTSIDE: &str = "run it outside the user namespace (rootless containers use one)";
 
 /// Whether this process is in another user namespace than the initial one, as far as /proc says.
 pub fn is_in_user_namespace() -> bool {
@@ -212,7 +212,7 @@ fn defect(owner: u32, mode: u32, user: u32) -> Option<String> {
         return Some(format!("it belongs to user {owner}"));
     }
     let permissions = mode & 0o7777;
-    (mode & OTHERS_WRITE != 0).then(|| format!("others may write it (mode {permissions:04o})"))
+    (mode & OTHERS_WRITE != 0).then(|| format!("others can write to it (mode {permissions:04o})"))
 }
 
 #[cfg(test)]
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(defect(1000, 0o40700, 1000), None);
         assert_eq!(defect(1000, 0o40700, 0).unwrap(), "it belongs to user 1000");
         let sticky = defect(0, 0o41777, 0).unwrap();
-        assert_eq!(sticky, "others may write it (mode 1777)");
+        assert_eq!(sticky, "others can write to it (mode 1777)");
         assert!(defect(0, 0o40720, 0).is_some());
     }
 

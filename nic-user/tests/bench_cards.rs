@@ -254,7 +254,7 @@ fn what_somebody_uses_is_refused() {
     let was = cabled.state().unwrap();
     refused(&cabled, [tx, tx], "two interfaces");
     refused(&cabled, [tx, "lo"], "neither a network card nor");
-    refused(&cabled, [tx, "nic-none"], "no interface is called nic-none");
+    refused(&cabled, [tx, "nic-none"], "there is no interface nic-none");
     let here = cabled.host().interface();
     let connections = traffic::connect(cabled.host(), cabled.0.b(), IpVersion::V6, 1).unwrap();
     refused(&cabled, [here, rx], "TCP connections at its address 2001:db8::1");
@@ -273,7 +273,7 @@ fn what_somebody_uses_is_refused() {
     assert!(output.status.success());
     refused(&cabled, ENDS, "1 routes lead out of it");
     assert!(ip(&["-6", "route", "add", "default", "dev", tx]).unwrap().status.success());
-    refused(&cabled, ENDS, "the default route leads out of it");
+    refused(&cabled, ENDS, "the default route uses it");
     assert_eq!(cabled.state().unwrap(), was);
 }
 

@@ -72,7 +72,10 @@ fn what_is_not_confirmed_is_given_back() {
     let before = settings(host);
     let said = run(host, "set", &["link.mtu=1300", "feature.gro=on", "--confirm", "1"]);
     let netns = host.netns_name();
-    let how = format!("nic-b: given back in 1 s, unless: nicctl confirm nic-b --netns {netns}\n");
+    let how = format!(
+        "nic-b: reverted in 1 s unless confirmed: nicctl confirm nic-b --netns \
+                       {netns}\n"
+    );
     assert!(said.ends_with(&how), "{said}");
     assert_ne!(settings(host), before);
     assert!(poll(|| settings(host) == before));
@@ -128,7 +131,7 @@ fn nothing_is_built_on_what_waits_and_restore_takes_it_back() {
     {
         let (code, error) = refusal(host, verb, args);
         assert_eq!(code, Some(1), "{verb}: {error}");
-        assert!(error.contains("wait to be confirmed"), "{verb}: {error}");
+        assert!(error.contains("are unconfirmed"), "{verb}: {error}");
     }
     assert_eq!(mtu(host), 1300);
     assert_eq!(document(host, "restore", &[])["unconfirmed_taken_back"], true);

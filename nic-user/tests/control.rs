@@ -87,12 +87,12 @@ fn what_is_set_is_so_and_restored() {
     }
     assert_eq!(run(host, "set", CHANGES), format!("{}: nothing to change\n", host.interface()));
     let said = run(host, "restore", &["--dry-run"]);
-    assert!(said.contains("would be given back"), "{said}");
+    assert!(said.contains("would be restored"), "{said}");
     assert_eq!(settings(host), changed);
     run(host, "restore", &[]);
     assert_eq!(settings(host), before);
     let again = run(host, "restore", &[]);
-    assert_eq!(again, format!("{}: nicctl has changed nothing\n", host.interface()));
+    assert_eq!(again, format!("{}: no changes by nicctl\n", host.interface()));
 }
 
 /// Names of several interfaces of `host`, one of which is longer than all others.
@@ -187,7 +187,7 @@ fn all_is_every_interface_but_loopback_and_passes_over_what_cannot_be_meant() {
     in_netns(&["restore", "--all"]);
     let one = apply("driver = \"mlx5_core\"", &["nic-c"]);
     assert_eq!((one.status.code(), &json(&one)["error"]["code"]), (Some(7), &7.into()));
-    assert!(json(&one)["error"]["message"].as_str().unwrap().contains("is not for nic-c"));
+    assert!(json(&one)["error"]["message"].as_str().unwrap().contains("does not match nic-c"));
 }
 
 #[test]
@@ -237,14 +237,14 @@ fn what_can_not_be_is_refused_before_anything_is_touched() {
     let host = lab.a();
     let before = settings(host);
     for (wish, code, said) in [
-        ("link.mtu=70000", 2, "link.mtu 70000 is more than nic-a takes: 65535 at most"),
-        ("link.mtu=20", 2, "link.mtu 20 is less than nic-a takes: 68 at least"),
+        ("link.mtu=70000", 2, "link.mtu 70000 exceeds the maximum of nic-a, 65535"),
+        ("link.mtu=20", 2, "link.mtu 20 is below the minimum of nic-a, 68"),
         ("link.mtu=on", 2, "link.mtu takes a number, not on"),
         ("feature.rx-grro=on", 2, "fix: did you mean rx-gro?"),
         ("channels.rxx=1", 2, "fix: did you mean channels.rx?"),
         ("ring.rx=512", 1, "nic-a has no ring.rx"),
         ("feature.rx-hashing=on", 1, "feature.rx-hashing is fixed by the driver: it is off"),
-        ("channels.rx=5", 2, "channels.rx 5 is more than nic-a takes: 4 at most"),
+        ("channels.rx=5", 2, "channels.rx 5 exceeds the maximum of nic-a, 4"),
     ] {
         let output = command(host, "set", host.interface(), &["feature.gro=on", wish]);
         let (exit, error) = failure(&output);
@@ -266,7 +266,7 @@ fn packets_that_a_tunnel_can_not_cut_are_refused() {
     let wish = format!("link.gso-max-size={}", max + 1);
     let (exit, error) = failure(&command(host, "set", "nic-x", &[&wish]));
     assert_eq!(exit, 2, "{error}");
-    assert!(error.contains(&format!("is more than nic-x takes: {max} at most")), "{error}");
+    assert!(error.contains(&format!("exceeds the maximum of nic-x, {max}")), "{error}");
     assert_eq!(settings_of(host, "nic-x"), before);
     // The kernel says the same.
     let asked = host.links(|links| {
@@ -287,14 +287,14 @@ fn what_the_kernel_refuses_undoes_what_was_done() {
     let wishes = ["link.mtu=2000", "feature.gro=off", "feature.tx-tcp-segmentation=on"];
     let output = command(host, "set", tap::NAME, &wishes);
     let report = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(report.matches(": done, and undone\n").count(), 1, "{report}");
+    assert_eq!(report.matches(": done, then undone\n").count(), 1, "{report}");
     assert!(report.contains("@ feature: failed: "), "{report}");
     let (exit, error) = failure(&output);
     assert_eq!(exit, 1);
     assert!(error.contains("feature.tx-tcp-segmentation to on"), "{error}");
     assert_eq!(settings_of(host, tap::NAME), before);
     // Nothing is left to restore.
-    assert!(succeeded(command(host, "restore", tap::NAME, &[])).contains("changed nothing"));
+    assert!(succeeded(command(host, "restore", tap::NAME, &[])).contains("no changes by nicctl"));
 }
 
 /// What only the kernel or another program knows: `set` may fail where `plan` saw nothing.
@@ -417,7 +417,7 @@ fn features_that_contradict_each_other_are_refused_however_often() {
     assert_eq!(settings(host), before);
     // What else goes off is told, and stays requested.
     let said = run(host, "set", &both[..1]);
-    assert!(said.contains("this turns feature.tx-tcp-segmentation off, too"), "{said}");
+    assert!(said.contains("this also turns feature.tx-tcp-segmentation off"), "{said}");
     let tso = &settings(host)["feature"]["tx-tcp-segmentation"];
     assert_eq!((&tso["value"], &tso["requested"]), (&false.into(), &true.into()));
     refused(&both, 2, "contradicts");
@@ -457,7 +457,7 @@ fn queues_that_an_af_xdp_socket_has_are_not_taken_away() {
         let (exit, error) = failure(&output);
         assert_eq!(exit, 1, "{error}");
         assert!(
-            error.contains("an AF_XDP socket has queue 3, and only 2 queues would be left"),
+            error.contains("an AF_XDP socket uses queue 3, and only 2 queues would be left"),
             "{error}"
         );
     }
@@ -477,7 +477,7 @@ fn cpus_are_taken_as_they_are_shown() {
     }
     let (exit, error) = failure(&command(host, "plan", host.interface(), &["rps.rx-0=0-4095"]));
     assert_eq!(exit, 2);
-    assert!(error.contains("and the machine runs CPUs 0"), "{error}");
+    assert!(error.contains("but the machine has CPUs 0"), "{error}");
     let (exit, error) = failure(&command(host, "plan", host.interface(), &["rps.rx-0=nonsense"]));
     assert_eq!(exit, 2, "{error}");
 }
@@ -495,10 +495,7 @@ fn an_mtu_that_the_interface_below_has_no_room_for_is_refused() {
     for verb in ["plan", "set"] {
         let (exit, error) = failure(&command(host, verb, "nic-m", &["link.mtu=9000"]));
         assert_eq!(exit, 1, "{error}");
-        assert!(
-            error.contains("link.mtu 9000 is more than nic-a below it has room for"),
-            "{error}"
-        );
+        assert!(error.contains("link.mtu 9000 exceeds what nic-a below it allows"), "{error}");
     }
     succeeded(command(host, "set", "nic-m", &["link.mtu=1400"]));
 }
@@ -510,7 +507,7 @@ fn channels_that_xdp_of_either_end_forbids_are_refused() {
     let host = lab.a();
     run(host, "attach", &["--mode", "native"]);
     for (of, wish, said) in [
-        (host, "channels.rx=1", "is fewer than the 4 transmit queues of its peer nic-b"),
+        (host, "channels.rx=1", "is below the 4 transmit queues of its peer nic-b"),
         (lab.b(), "feature.tso=on", ""),
         (lab.b(), "channels.tx=2", ""),
     ] {
@@ -522,7 +519,7 @@ fn channels_that_xdp_of_either_end_forbids_are_refused() {
     run(host, "set", &["channels.rx=3", "channels.tx=3"]);
     let (exit, error) = failure(&command(lab.b(), "plan", lab.b().interface(), &["channels.tx=4"]));
     assert_eq!(exit, 1);
-    assert!(error.contains("is more than the 3 receive queues of its peer nic-a"), "{error}");
+    assert!(error.contains("exceeds the 3 receive queues of its peer nic-a"), "{error}");
 }
 
 #[test]
@@ -534,11 +531,11 @@ fn what_a_driver_cuts_silently_is_told_and_not_tried_again() {
     let before = settings_of(host, tap::NAME);
     let set = |verb| succeeded(command(host, verb, tap::NAME, &["coalesce.rx-frames=100"]));
     let report = set("set");
-    assert!(report.contains("! coalesce.rx-frames: cut by the driver to 64\n"), "{report}");
+    assert!(report.contains("! coalesce.rx-frames: limited by the driver to 64\n"), "{report}");
     assert_eq!(*value(&settings_of(host, tap::NAME), "coalesce.rx-frames"), Value::from(64));
     let again = set("plan");
     assert!(again.contains("nothing to change\n"), "{again}");
-    assert!(again.contains("64: that is what the driver made of 100 before"), "{again}");
+    assert!(again.contains("64: the driver made 64 of 100 before"), "{again}");
     succeeded(command(host, "restore", tap::NAME, &[]));
     assert_eq!(settings_of(host, tap::NAME), before);
 }
@@ -569,12 +566,12 @@ fn an_interface_that_was_made_anew_is_left_alone() {
         let mut said = String::new();
         assert!(poll(|| {
             said = restore(args);
-            said.contains("an earlier interface of this name is no more")
+            said.contains("a former interface of this name is gone")
         }));
         assert!(said.contains(removed), "{said}");
     }
     assert_eq!(settings_of(host, "nic-x"), before);
-    assert_eq!(restore(&[]), "nic-x: nicctl has changed nothing\n");
+    assert_eq!(restore(&[]), "nic-x: no changes by nicctl\n");
 }
 
 #[test]
@@ -654,7 +651,7 @@ fn what_no_interface_can_have_is_refused_of_all() {
     };
     let (code, error) = failure(&of_all(&["ring.rx=100", "link.mtu=1400"]));
     assert_eq!(code, 1, "{error}");
-    assert!(error.contains("no interface can have what is asked of ring.rx"), "{error}");
+    assert!(error.contains("no interface supports the settings requested of ring.rx"), "{error}");
     succeeded(of_all(&["link.mtu=1400"]));
 }
 

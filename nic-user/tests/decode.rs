@@ -142,8 +142,7 @@ fn a_row_says_everything_about_a_frame() {
 fn text_has_a_heading_and_aligned_rows() {
     let lldp = "0180c200000e02000000000188cc0207";
     let output = decode(&["--hex", TCP, "--hex", lldp, "--hex", "0200"]);
-    let expected = "\
-FRAME      LEN  HEAD  L3         L4             VERDICT  NOTES
+    let expected = "FRAME      LEN  HEAD  L3         L4             VERDICT  NOTES
     0       92    66  ipv4@14    tcp@34         copy
     1       16    14  0x88cc@14  -              copy
     2        2     2  -          -              copy     malformed
@@ -200,13 +199,13 @@ fn hex_lines_come_from_standard_input() {
 fn bad_hex_is_a_usage_error_that_names_the_place() {
     let output = decode(&["--hex", "0200", "--hex", "02zz"]);
     assert_eq!(stdout(&output).lines().count(), 2, "the frame before it is shown");
-    assert_fails(&output, 2, "hex frame 2: 'z' at character 3 is no hex digit");
+    assert_fails(&output, 2, "hex frame 2: 'z' at character 3 is not a hex digit");
     assert_fails(&decode(&["--hex", "020"]), 2, "hex frame 1: half a byte at the end, character 3");
     assert_fails(&decode(&["--hex", ""]), 2, "hex frame 1: no hex digits");
     assert_fails(
         &decode_stdin(&["--hex", "-"], b"0200\n\n0g"),
         2,
-        "standard input, line 3: 'g' at character 2 is no hex digit",
+        "standard input, line 3: 'g' at character 2 is not a hex digit",
     );
 }
 
@@ -430,8 +429,8 @@ fn frames_of_unknown_links_are_counted_and_passed_over() {
         ng_packet(order, 0, &tcp, 92),
     ]
     .concat();
-    let said = "nicctl: passed over frames that nicctl does not read: \
-                2 of link type IEEE 802.11 (105), 1 of link type 999\n";
+    let said = "nicctl: skipped frames that nicctl cannot decode: 2 of link type IEEE 802.11 \
+                (105), 1 of link type 999\n";
     let output = decode_stdin(&["--json", "-"], &capture);
     assert_eq!((stderr(&output), output.status.code()), (said, Some(0)));
     let indices = stdout(&output)
@@ -494,7 +493,7 @@ fn a_damaged_capture_is_shown_up_to_where_it_is_damaged() {
         (
             &too_long,
             2,
-            "byte 240: packet 2: 20971520 bytes were captured, and no frame is longer than 16777216",
+            "byte 240: packet 2: 20971520 bytes captured, but no frame exceeds 16777216",
         ),
         (
             &lengths_differ,
@@ -504,25 +503,25 @@ fn a_damaged_capture_is_shown_up_to_where_it_is_damaged() {
         (
             &no_interface,
             1,
-            "byte 172: enhanced packet block: it is of interface 7, and its section has 1",
+            "byte 172: enhanced packet block: it belongs to interface 7, but its section has 1",
         ),
-        (&odd_block, 1, "byte 172: block of type 9: its length of 13 bytes is no multiple of 4"),
+        (&odd_block, 1, "byte 172: block of type 9: its length of 13 bytes is not a multiple of 4"),
         (
             &[&ng[..], &[9, 0, 0, 0, 8, 0, 0, 0]].concat(),
             1,
             "byte 172: block of type 9: its length of 8 bytes is less than the 12 of an empty one",
         ),
-        (&version, 0, "byte 0: section header: version 2.0, and only 1 is known"),
+        (&version, 0, "byte 0: section header: version 2.0 is not supported, only 1"),
         (&no_magic, 0, "byte 0: section header: 0x00000000 is not the byte-order magic 0x1a2b3c4d"),
-        (&short, 0, "byte 0: section header: 8 bytes, and its fields take 16"),
+        (&short, 0, "byte 0: section header: 8 bytes, but its fields need 16"),
+        (&overlong, 0, "byte 48: enhanced packet block: 200 bytes captured, but it holds only 92"),
         (
-            &overlong,
+            &simple,
             0,
-            "byte 48: enhanced packet block: 200 bytes were captured, and it has room for 92",
+            "byte 28: simple packet block: it belongs to interface 0, but its section has 0",
         ),
-        (&simple, 0, "byte 28: simple packet block: it is of interface 0, and its section has 0"),
-        (&short_interface, 0, "byte 28: interface description: 4 bytes, and its fields take 8"),
-        (&pcap_version, 0, "byte 4: file header: version 3, and only 2 is known"),
+        (&short_interface, 0, "byte 28: interface description: 4 bytes, but its fields need 8"),
+        (&pcap_version, 0, "byte 4: file header: version 3 is not supported, only 2"),
     ];
     for (capture, frames, message) in cases {
         let output = decode_stdin(&["--json", "-"], capture);
@@ -548,7 +547,7 @@ fn other_link_types_are_refused_by_name() {
     let fix = "\n  fix: capture on one Ethernet interface: tcpdump -i IFACE -w FILE";
     for (link, name) in [(105, "IEEE 802.11 (105)"), (999, "999")] {
         let message =
-            format!("standard input: its link type is {name}, which nicctl does not read{fix}");
+            format!("standard input: its link type is {name}, which nicctl cannot decode{fix}");
         assert_fails(&decode_stdin(&["-"], &pcap(link, [hex(TCP)])), 1, &message);
         let ng = [
             ng_section(Order::Little),
@@ -556,7 +555,7 @@ fn other_link_types_are_refused_by_name() {
             ng_packet(Order::Little, 0, &hex(TCP), 92),
         ];
         let message =
-            format!("passed over frames that nicctl does not read: 1 of link type {name}{fix}");
+            format!("skipped frames that nicctl cannot decode: 1 of link type {name}{fix}");
         assert_fails(&decode_stdin(&["-"], &ng.concat()), 1, &message);
     }
 }

@@ -45,7 +45,7 @@ fn a_lab_is_healthy_and_the_document_is_what_its_schema_says() {
     {
         assert!(!findings(machine, check).is_empty(), "{check}: {machine}");
     }
-    assert_eq!(findings(machine, "programs"), ["ok the kernel takes all 6, frags included"]);
+    assert_eq!(findings(machine, "programs"), ["ok the kernel accepts all 6, including frags"]);
     let veth = &document["interfaces"][0]["findings"];
     let attach = "ok would be attached in tc mode: bulk TCP through a veth";
     assert!(findings(veth, "attach")[0].starts_with(attach), "{veth}");
@@ -53,7 +53,7 @@ fn a_lab_is_healthy_and_the_document_is_what_its_schema_says() {
     let loopback = &document["interfaces"][1]["findings"];
     assert!(
         findings(loopback, "attach")[0]
-            .starts_with("ok would be attached in tc mode: lo does not run")
+            .starts_with("ok would be attached in tc mode: lo has no native XDP")
     );
     // Nothing was attached.
     assert!(attached::nic(lab.b(), "nic-b").xdp().is_empty());
@@ -79,7 +79,7 @@ fn what_is_attached_and_what_was_set_is_told() {
     let attach = findings(&output["interfaces"][0]["findings"], "attach");
     assert!(attach[0].starts_with("ok is attached in tc mode"), "{attach:?}");
     let restore = format!(
-        "settings of nic-b (attach) can be given back: nicctl restore nic-b --netns {}",
+        "settings of nic-b (attach) can be restored: nicctl restore nic-b --netns {}",
         host.netns_name()
     );
     let journals = findings(&output["machine"], "journals");
@@ -125,7 +125,7 @@ fn big_tcp_is_told_by_what_is_sent() {
     };
     assert!(big_tcp().starts_with("note off; "), "{}", big_tcp());
     attached::run(lab.b(), "attach", &["--profile", "big-tcp"]);
-    assert!(big_tcp().ends_with("and TCP sends such"), "{}", big_tcp());
+    assert!(big_tcp().ends_with("and TCP uses it"), "{}", big_tcp());
     attached::run(lab.b(), "detach", &[]);
 }
 
@@ -161,10 +161,10 @@ fn the_journal_of_a_vanished_interface_is_told() {
     let index = host.links(|links| links.by_name("nic-v")).unwrap().ifindex;
     host.links(|links| links.delete(index)).unwrap();
     let journals = || findings(&document(&doctor(host, &["--json"]))["machine"], "journals");
-    let gone = "note nic-v is no more, and its settings with it".to_owned();
+    let gone = "note nic-v is gone, and its settings with it".to_owned();
     assert!(journals().contains(&gone));
     let said = succeeded(nicctl(&[&["detach", "nic-v"], &netns[..]].concat()));
-    assert!(said.contains("the settings that nicctl changed are gone with it"), "{said}");
+    assert!(said.contains("gone, and with it the settings nicctl changed"), "{said}");
     assert!(!journals().contains(&gone));
 }
 

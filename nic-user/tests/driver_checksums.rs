@@ -132,7 +132,7 @@ fn what_has_no_room_for_metadata_gets_its_checksum_here() {
     send_datagrams(&mut rig(WITH_METADATA), None, 8);
     let mut without = rig(LAYOUT);
     let checksummer = without.port.queues()[0].checksummer().to_string();
-    assert_eq!(checksummer, "software (the buffers were made without TX metadata)");
+    assert_eq!(checksummer, "software (the UMEM was created without TX metadata)");
     send_datagrams(&mut without, None, 0);
 }
 

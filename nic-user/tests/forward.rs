@@ -338,6 +338,26 @@ fn checksums_that_are_missing_are_told_with_what_helps() {
     forwarding.heard(&format!("nicctl forward nic-b nic-c --netns {netns}"));
 }
 
+/// Interfaces of the same indices in another network namespace, as containers have them.
+#[test]
+fn what_a_driver_elsewhere_does_not_take_is_not_counted() {
+    needs_root!();
+    let (here, elsewhere) = (Three::new(), Three::new());
+    let index = |three: &Three| three.middle().ifindex();
+    assert_eq!(index(&here), index(&elsewhere));
+    ethtool::set(elsewhere.right(), "rx-gro", false);
+    let [ours, theirs] =
+        [&here, &elsewhere].map(|three| Forwarding::start(three.middle(), &["--in-kernel"]));
+    let ends = Ends::between(elsewhere.left(), elsewhere.right());
+    let frames = vec![ends.ethernet(ends.ipv4(ends.udp(V4, b"lost"))); 300];
+    traffic::send_frames(elsewhere.left(), &frames).unwrap();
+    let [from_left, _] = theirs.end();
+    assert!(number(&from_left, "/dropped/not_taken") >= 300, "{from_left}");
+    for direction in ours.end() {
+        assert_eq!(direction["dropped"]["not_taken"], 0, "{direction}");
+    }
+}
+
 #[test]
 fn what_a_driver_does_not_take_is_not_forwarded() {
     needs_root!();
@@ -355,7 +375,7 @@ fn what_a_driver_does_not_take_is_not_forwarded() {
     // It is said, and what is routed goes by the kernel.
     let mut forwarding = Forwarding::start(three.middle(), &["--in-kernel"]);
     traffic::send_frames(three.left(), &frames).unwrap();
-    forwarding.heard("nic-c does not take what XDP hands it");
+    forwarding.heard("nic-c rejects frames from XDP");
     drop(forwarding);
     if three.route() {
         let forwarding = Forwarding::start(three.middle(), &["--l3", "--in-kernel"]);
@@ -371,7 +391,7 @@ fn whoever_would_take_the_packets_away_is_told_who_has_them() {
     let three = Three::new();
     let forwarding = Forwarding::start(three.middle(), &[]);
     let netns = three.middle().netns_name();
-    let holder = format!("process {} (nicctl) has rings at nic-b", forwarding.child.id());
+    let holder = format!("process {} (nicctl) uses AF_XDP rings on nic-b", forwarding.child.id());
     let way_out = format!("kill -INT {}", forwarding.child.id());
     for args in [
         &["detach", "nic-b"][..],
@@ -383,7 +403,7 @@ fn whoever_would_take_the_packets_away_is_told_who_has_them() {
         let output = nicctl(&[args, &["--netns", netns]].concat());
         let error = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{args:?}: {error}");
-        let is_told = error.contains(&holder) || args[1] == "nic-c" && error.contains("at nic-c");
+        let is_told = error.contains(&holder) || args[1] == "nic-c" && error.contains("on nic-c");
         assert!(is_told && error.contains(&way_out), "{args:?}: {error}");
     }
     talk(&three, forwarding);
@@ -400,7 +420,7 @@ fn a_forwarder_whose_programs_are_taken_away_says_so_and_ends() {
         Slot::of(&nic.link).unwrap()
     });
     fs::remove_dir_all(slot.unwrap().pin("")).unwrap();
-    forwarding.heard("the programs were detached from nic-c meanwhile");
+    forwarding.heard("the programs were detached from nic-c, ");
     assert_eq!(forwarding.child.wait().unwrap().code(), Some(1));
 }
 

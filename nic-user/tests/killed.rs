@@ -258,7 +258,7 @@ fn killed_with_settings_detach_or_restore_bring_everything_back() {
         assert_eq!(settings(host), before, "kill {times}");
         clean.assert_restored(times);
     }
-    assert!(run(host, "restore", &[]).contains("nicctl has changed nothing"));
+    assert!(run(host, "restore", &[]).contains("no changes by nicctl"));
 }
 
 /// How often something is killed while the interface gets new names, addresses and namespaces;
@@ -370,5 +370,5 @@ fn killed_on_the_move_everything_is_given_back_and_nothing_of_others_touched() {
     wanderer.run(&["detach"]);
     wanderer.run(&["restore"]);
     assert_eq!(wanderer.settings(), before);
-    assert!(wanderer.run(&["restore"]).contains("nicctl has changed nothing"));
+    assert!(wanderer.run(&["restore"]).contains("no changes by nicctl"));
 }

@@ -32,7 +32,7 @@ fn what_the_readme_shows_can_be_pasted() {
         links.set_up(w, true)
     })
     .unwrap();
-    let lines = lines("Use");
+    let lines = [lines("Five commands"), lines("Use")].concat();
     assert!(lines.len() > 20);
     for line in lines {
         let here = line.replace("eth0", "nic-b").replace("eth1", "nic-v");

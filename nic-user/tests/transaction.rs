@@ -81,7 +81,7 @@ fn assert_untouched(host: &Host, interface: &str, before: &Value) {
     assert_eq!(settings(host, interface), *before);
     let netns = host.netns_name();
     let restored = succeeded(nicctl(&["restore", interface, "--netns", netns]));
-    assert!(restored.contains("nicctl has changed nothing"), "{restored}");
+    assert!(restored.contains("no changes by nicctl"), "{restored}");
 }
 
 fn error_of(output: &Output) -> String {
@@ -147,7 +147,7 @@ fn a_setting_that_is_refused_leaves_no_programs() {
     let text = "[link]\nmtu = 1400\n[feature]\ntx-tcp-segmentation = true\n";
     let output = attach(host, &[tap::NAME], &ProfileFile::new(text).args());
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(said.contains("@ link: done, and undone\n"), "{said}");
+    assert!(said.contains("@ link: done, then undone\n"), "{said}");
     let error = error_of(&output);
     assert!(error.contains("set feature.tx-tcp-segmentation to on on nic-tap"), "{error}");
     assert_untouched(host, tap::NAME, &before);
@@ -166,7 +166,7 @@ fn programs_that_are_refused_give_the_settings_back() {
     let native = [&profile.args()[..], &["--mode", "native"]].concat();
     let output = attach(host, &["nic-b"], &native);
     let said = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(said.matches(": done, and undone\n").count(), 2, "{said}");
+    assert_eq!(said.matches(": done, then undone\n").count(), 2, "{said}");
     let error = error_of(&output);
     assert!(error.contains("fewer receive queues than its peer"), "{error}");
     assert_untouched(host, "nic-b", &before);
@@ -239,8 +239,8 @@ fn what_contradicts_xdp_is_refused_before_anything_is_touched() {
     let host = lab.b();
     let before = settings(host, "nic-b");
     for (text, said) in [
-        ("[link]\nmtu = 100000\n", "link.mtu 100000 is more than nic-b takes: 65535 at most"),
-        ("[channels]\nrx = 9\n", "channels.rx 9 is more than nic-b takes: 4 at most"),
+        ("[link]\nmtu = 100000\n", "link.mtu 100000 exceeds the maximum of nic-b, 65535"),
+        ("[channels]\nrx = 9\n", "channels.rx 9 exceeds the maximum of nic-b, 4"),
         ("[feature]\nrx-hashing = true\n", "feature.rx-hashing is fixed by the driver"),
         ("[match]\ndriver = \"igb\"\n[link]\nmtu = 1400\n", "its driver is veth, not igb"),
     ] {
@@ -317,7 +317,7 @@ fn what_is_left_of_a_vanished_interface_is_cleared_away() {
     succeeded(attach(host, &["nic-x"], &profile.args()));
     delete(index);
     let said = detach();
-    assert_eq!(said, "nic-x: detached\nnic-x: the settings that nicctl changed are gone with it\n");
+    assert_eq!(said, "nic-x: detached\nnic-x: gone, and with it the settings nicctl changed\n");
 
     // Gone, with settings only; another one has its name.
     let index = make();
@@ -325,7 +325,7 @@ fn what_is_left_of_a_vanished_interface_is_cleared_away() {
     delete(index);
     make();
     let said = detach();
-    assert!(said.contains("the settings that nicctl changed are gone with it"), "{said}");
+    assert!(said.contains("gone, and with it the settings nicctl changed"), "{said}");
     assert_eq!(detach(), "nic-x: nothing was attached\n");
 }
 
@@ -342,7 +342,7 @@ fn an_interface_whose_name_another_one_took_is_still_restored() {
     let end = |name| VethEnd { name, queues: 1, mtu: 1500, netns: None };
     host.links(|links| links.add_veth(end("nic-b"), end("nic-y"))).unwrap();
     let said = on_new(&["restore", "nic-b"]);
-    assert!(said.contains("nicctl has changed nothing"), "{said}");
+    assert!(said.contains("no changes by nicctl"), "{said}");
     on_new(&["set", "nic-b", "link.mtu=1300"]);
     on_new(&["restore", "nic-b"]);
     on_new(&["restore", "nic-old"]);

@@ -13,7 +13,7 @@ use anyhow::{Context, Error, Result};
 use self::tally::{Output, Tally};
 use crate::{
     build_ebpf::{self, Check},
-    other_release,
+    demo, other_release,
     process::{cargo, cargo_as_root, is_root, run as run_command, succeeds},
     setup,
     toolchain::Toolchain,
@@ -26,7 +26,7 @@ struct Step {
     run: fn() -> Result<Tally>,
 }
 
-const STEPS: [Step; 9] = [
+const STEPS: [Step; 10] = [
     Step { name: "setup", run: || setup::for_tests().map(|()| Tally::default()) },
     Step { name: "format", run: format },
     Step { name: "clippy", run: clippy },
@@ -35,6 +35,7 @@ const STEPS: [Step; 9] = [
     Step { name: "committed kernel object", run: committed_object },
     Step { name: "another release", run: || other_release::build().map(|()| Tally::default()) },
     Step { name: "tests", run: tests },
+    Step { name: "demo", run: demo },
     Step { name: "tests in guests", run: vm::always },
 ];
 
@@ -97,6 +98,19 @@ fn committed_object() -> Result<Tally> {
     })
 }
 
+/// What the README begins with works.
+fn demo() -> Result<Tally> {
+    if !can_be_root() {
+        return Ok(skipped("not root, and sudo wants a password"));
+    }
+    demo::run(&demo::Args { picture: None })?;
+    Ok(Tally::PASSED)
+}
+
+fn can_be_root() -> bool {
+    is_root() || succeeds(Command::new("sudo").args(["-n", "true"]))
+}
+
 fn failed(error: &Error) -> Tally {
     println!("error: {error:#}");
     Tally::FAILED
@@ -109,7 +123,7 @@ fn skipped(why: &str) -> Tally {
 
 /// All tests of the workspace, those that need root by `sudo` where it asks nothing.
 fn tests() -> Result<Tally> {
-    let mut cargo = if is_root() || succeeds(Command::new("sudo").args(["-n", "true"])) {
+    let mut cargo = if can_be_root() {
         cargo_as_root("sudo -n -E")
     } else {
         println!("not root, and sudo wants a password: tests that need root skip themselves");

@@ -54,8 +54,8 @@ pub fn in_lab() -> Result<Experiment> {
         cases.push(case(&jumbo, IpVersion::V6, traffic, &TWO, cpus));
     }
     cases.push(case(&whole, IpVersion::V6, Traffic::Transactions(FITTING_QUESTION), &TWO, cpus));
-    let note = "veth segments nothing: super-packets cross whole, as they reach a device with TSO; \
-                with segmentation they are cut up in front of it and put together behind it";
+    let note = "veth does not segment: super-packets cross it whole, as they reach a NIC with \
+                TSO; with segmentation, they are split before it and merged behind it";
     Ok(experiment(&format!("veth; {cpus}"), note, cases))
 }
 
@@ -74,7 +74,7 @@ pub fn over_cards(lab: &Rc<Lab>) -> Result<Experiment> {
         .chain([case(IpVersion::V6, Traffic::Transactions(FITTING_QUESTION))])
         .collect();
     let ends = [lab.a(), lab.b()].map(Host::interface).join(" to ");
-    let note = "CPU: of all processors of this machine, which is both ends";
+    let note = "CPU: all CPUs of this machine, which is both ends";
     Ok(experiment(&format!("{ends}; {cpus}"), note, cases))
 }
 
@@ -85,11 +85,11 @@ fn experiment(place: &str, note: &str, cases: Vec<Case>) -> Experiment {
         source: "mlx4: support BIG TCP packets (2022), ConnectX-3",
         place: place.to_owned(),
         notes: [
-            "both ends share one processor: with the ends apart, two processors hide what is saved",
+            "both ends share one CPU: on two CPUs, the saving would not show",
             note,
-            "average packet: as TC egress of the asking host sees it; asking and answering CPU: of \
-             each side's thread, for one transaction",
-            "questions of 64000 bytes fit into one packet of the old size: nothing is to be gained",
+            "average packet: as seen at TC egress of the client; asking and answering CPU: of the \
+             client's and the server's thread, per transaction",
+            "requests of 64000 bytes fit into one packet of the old size: no gain expected",
         ]
         .map(str::to_owned)
         .into(),

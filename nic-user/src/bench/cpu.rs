@@ -52,13 +52,13 @@ impl std::fmt::Display for Cpus {
 }
 
 fn last(cpus: &[usize]) -> Result<usize> {
-    cpus.last().copied().ok_or_else(|| Error::failed("this process may use no processor"))
+    cpus.last().copied().ok_or_else(|| Error::failed("this process may not use any CPU"))
 }
 
 /// The processors that this process may use, in the order of their numbers.
 pub fn allowed() -> Result<Vec<usize>> {
     let set = sched_getaffinity(Pid::from_raw(0))
-        .map_err(|error| Error::io("read the processors that may be used", &error.into()))?;
+        .map_err(|error| Error::io("read the CPUs this process may use", &error.into()))?;
     Ok((0..CpuSet::count()).filter(|cpu| set.is_set(*cpu).unwrap_or(false)).collect())
 }
 

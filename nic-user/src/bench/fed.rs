@@ -120,7 +120,7 @@ fn wait_for_more(round: &Round<'_>, busy: &Count, last: u64) -> Result<u64> {
     let deadline = Instant::now() + PATIENCE;
     while busy.get() == last {
         if Instant::now() > deadline {
-            return Err(Error::failed("nothing arrives at the rings of our driver"));
+            return Err(Error::failed("nothing arrives in our driver's rings"));
         }
         round.stop.wait(GLANCE)?;
     }

@@ -65,13 +65,13 @@ impl Machine {
         let mut caveats = Vec::new();
         if self.cpus < 4 {
             caveats.push(format!(
-                "{} processors: sender and receiver share caches and memory, and the kernel has \
-                 nowhere else to do its own work",
+                "{} CPUs: sender and receiver share caches and memory, and the kernel has no CPU \
+                 to itself",
                 self.cpus
             ));
         }
         if self.virtual_machine {
-            caveats.push("a virtual machine: its speed changes with what its host does".to_owned());
+            caveats.push("a virtual machine: its speed depends on the load of its host".to_owned());
         }
         if !self.iommu {
             caveats.push("no IOMMU: mapping a page for a device costs nothing".to_owned());
@@ -115,10 +115,7 @@ pub fn busy(stop: &Stop) -> Result<Option<String>> {
 pub fn stolen(before: &CpuTimes, seconds: f64) -> Result<Option<String>> {
     let stolen = (CpuTimes::read()?.all() - before.all()).stolen / capacity(seconds);
     Ok((stolen > STOLEN).then(|| {
-        format!(
-            "the hypervisor gave {:.0}% of the processors to others while this ran",
-            stolen * 100.0
-        )
+        format!("the hypervisor took {:.0}% of the CPU time during the run", stolen * 100.0)
     }))
 }
 

@@ -260,7 +260,7 @@ fn receive_all(
     (0..threads)
         .map(|_| {
             let clock = starting.recv_timeout(PATIENCE);
-            clock.map_err(|_| Error::failed("measure: a thread could not begin"))
+            clock.map_err(|_| Error::failed("measure: a thread did not start"))
         })
         .collect()
 }

@@ -31,8 +31,8 @@ pub fn write(out: &mut dyn Write, style: Style, document: &Document) -> io::Resu
         out,
         "rounds",
         &format!(
-            "{rounds} of {round_seconds} s for each variant, in turns; medians (lowest–highest), \
-             ratios with their 95 % interval"
+            "{rounds} of {round_seconds} s per variant, interleaved; medians (lowest–highest), \
+             ratios with their 95 % confidence interval"
         ),
     )?;
     for caveat in machine.caveats() {

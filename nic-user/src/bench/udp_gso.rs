@@ -44,8 +44,8 @@ const PUBLISHED: [Published; 3] = [
     Published { size: 512, software: [Some(2.97), None], offload: [Some(9.66), None] },
 ];
 
-const FIRST_NOTE: &str = "rates are of payload that the receiver has taken from its socket; what it \
-                          has no time for is lost, which the sender does not notice";
+const FIRST_NOTE: &str = "rates count payload that the receiver read from its socket; what it \
+                          cannot keep up with is lost, unnoticed by the sender";
 
 /// Payload that fits into a tunnel, in bytes.
 const TUNNELLED: usize = 1400;
@@ -61,14 +61,14 @@ pub fn in_lab() -> Result<Experiment> {
     path.experiment(
         "veth",
         [
-            "veth segments nothing: with the feature on, a super-packet crosses whole, and the \
-             receiving stack cuts it up unless the socket takes it whole",
+            "veth does not segment: with the feature on, a super-packet crosses it whole, and the \
+             receiving stack splits it unless the socket takes it whole",
             "sending over veth includes the receiving side's work up to the socket",
             "our driver segments in user space and sends through AF_XDP in copy mode: the kernel \
-             makes a packet object of each segment, and the receiver verifies its checksum, as it \
-             does not for what comes from the same machine's stack",
-            "no virtual device has GSO_PARTIAL; through the tunnel, a super-packet is cut up in \
-             front of the device, or crosses whole",
+             allocates a socket buffer per segment, and the receiver verifies its checksum, \
+             unlike for packets of the same machine's stack",
+            "no virtual device has GSO_PARTIAL; through the tunnel, a super-packet is split \
+             before the device, or crosses it whole",
         ],
     )
 }
@@ -82,7 +82,7 @@ pub fn over_cards(lab: &Rc<Lab>) -> Result<Experiment> {
     let program = Some(Rc::new(Program::returning(Hook::Xdp, XDP_PASS)?));
     let path = Path { lab: lab.clone(), cpus: Cpus::apart()?, program };
     let ends = [lab.a(), lab.b()].map(Host::interface).join(" to ");
-    path.experiment(&ends, ["CPU: of all processors of this machine, which is both ends"])
+    path.experiment(&ends, ["CPU: all CPUs of this machine, which is both ends"])
 }
 
 /// Where datagrams go.
@@ -106,7 +106,7 @@ impl Path {
             [FIRST_NOTE].into_iter().chain(notes).map(str::to_owned).collect();
         match self.tunnelled() {
             Ok(case) => cases.push(case),
-            Err(error) => notes.push(format!("nothing through a tunnel: {error}")),
+            Err(error) => notes.push(format!("no tunnel measured: {error}")),
         }
         Ok(Experiment {
             name: "udp-gso",

@@ -1,4 +1,4 @@
-//! `nicctl apply`: make interfaces what a profile says.
+//! `nicctl apply`: apply a profile to interfaces.
 
 use std::io::Write;
 
@@ -9,15 +9,14 @@ use super::{
 };
 use crate::control::{Owner, Profile};
 
-/// Make interfaces what a profile says
+/// Apply a profile to interfaces
 ///
-/// Every step is read back, and reported as what it became. If one fails, those before it are
-/// undone, on every interface. What there was before is written to /var/lib/nicctl first, and
-/// `nicctl restore` gives it back, also after a crash. With --all, interfaces that the profile is
-/// not for are passed over.
+/// Each step is read back and reported as what the device made of it. If one fails, all steps
+/// before it are undone, on every interface. The original values are written to /var/lib/nicctl
+/// first; `nicctl restore` brings them back, even after a crash. With --all, interfaces the profile
+/// does not match are skipped.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
+#[command(after_help = "Examples:
   nicctl apply eth0 --profile throughput
   nicctl apply eth0 eth1 --profile ./mine.toml --dry-run
   nicctl apply --all --profile ./fleet.toml --detailed-exitcode
@@ -27,7 +26,7 @@ pub(super) struct Args {
     interfaces: InterfacesArgs,
 
     /// A built-in profile (throughput, latency, forwarding, big-tcp, udp-gso, header-split), or the
-    /// path of one
+    /// path of a profile file
     #[arg(long, value_name = "NAME|FILE", value_parser = name::utf8())]
     profile: String,
 

@@ -33,35 +33,34 @@ use crate::{
 /// Where frames are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Mode {
-    /// as it is attached already; else what costs this kind of interface least, and does all that
-    /// is asked for: native, tc, or generic; says which, and why
+    /// keep the mode of an existing attachment; otherwise the cheapest of native, tc and generic
+    /// for this kind of interface that does what was asked. Prints the choice and the reason
     Auto,
-    /// in the driver, before there is a socket buffer
+    /// in the driver, before a socket buffer is allocated
     Native,
-    /// in the network stack; works everywhere, and is slower
+    /// in the network stack; works everywhere, but is slower
     Generic,
-    /// on the card itself
+    /// on the NIC itself
     Offload,
-    /// without XDP: what TC counts, and nothing else; beside XDP programs of others, too
+    /// no XDP: counts what TC sees; works beside other XDP programs
     Tc,
 }
 
 /// Attach to interfaces: count and mark every frame, drop none
 ///
 /// Loads the XDP and TC programs, attaches them and pins them in bpffs, so that they outlive this
-/// process. Checks first what the driver needs, and says what is missing. Attaching again upgrades
-/// the programs in place: counters are kept, no packet goes uncounted, and what is not named stays
-/// as it is; where nothing would be different, nothing is loaded. A program of somebody else is
-/// never removed: where one is at XDP, mode auto counts at TC alone. A bond, VLAN or team is
-/// resolved to the interfaces below it.
+/// process. First checks what the driver requires and reports what is missing. Attaching again
+/// upgrades the programs in place: counters are kept, no packet goes uncounted, and options not
+/// given stay as they are; if nothing would differ, nothing is loaded. Programs of other tools are
+/// never removed: if one holds the XDP hook, mode auto counts at TC alone. A bond, VLAN or team
+/// resolves to the interfaces below it.
 ///
-/// Settings that XDP does not run with, and those of a profile, are changed first; programs and
-/// settings together, or neither. `nicctl detach` gives them back.
+/// Settings that XDP or the profile requires are changed first. Programs and settings are one
+/// transaction: all are applied, or none. `nicctl detach` reverts both.
 ///
-/// It takes root, or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON and write access to bpffs.
+/// Needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON plus write access to bpffs.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
+#[command(after_help = "Examples:
   nicctl attach eth0
   nicctl attach eth0 eth1 --mode native --rx-copybreak 128
   nicctl attach eth0 --profile forwarding
@@ -71,8 +70,8 @@ pub(super) struct Args {
     #[arg(value_name = "IFACE", required = true, value_parser = name::interface())]
     interfaces: Vec<String>,
 
-    /// Change settings, too: a built-in profile (throughput, latency, forwarding, big-tcp, udp-gso,
-    /// header-split), or the path of one
+    /// Also apply a profile: a built-in one (throughput, latency, forwarding, big-tcp, udp-gso,
+    /// header-split), or the path of a profile file
     #[arg(long, value_name = "NAME|FILE", value_parser = name::utf8())]
     profile: Option<String>,
 
@@ -80,28 +79,28 @@ pub(super) struct Args {
     #[arg(long, value_enum, value_name = "MODE", default_value = "auto")]
     mode: Mode,
 
-    /// The network namespace that the interfaces are in, as `ip netns` names it
+    /// Network namespace of the interfaces, as `ip netns` names it
     #[arg(long, value_name = "NAME", value_parser = name::namespace())]
     netns: Option<String>,
 
-    /// Pull packets together, at TC ingress, that are to be copied but arrive in pieces
+    /// At TC ingress, linearize fragmented packets that the policy would copy
     #[arg(long, value_name = "on|off", num_args = 0..=1, require_equals = true,
         default_missing_value = "on", hide_possible_values = true)]
     pull: Option<Switch>,
 
-    /// Log malformed frames, at most ten a second for each queue and CPU; `nicctl log` shows them
+    /// Log malformed frames, at most ten a second per queue and CPU; see `nicctl log`
     #[arg(long, value_name = "on|off", num_args = 0..=1, require_equals = true,
         default_missing_value = "on", hide_possible_values = true)]
     log: Option<Switch>,
 
-    /// Say what would be done, and do nothing
+    /// Show what would be done, without doing it
     #[arg(long)]
     dry_run: bool,
 
     #[command(flatten)]
     confirm: ConfirmArgs,
 
-    /// Exit with 5 if something was changed, or would be
+    /// Exit with 5 if something changed, or would change
     #[arg(long)]
     detailed_exitcode: bool,
 
@@ -117,10 +116,10 @@ pub(super) struct Args {
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Document {
     version: Version<1>,
-    /// Whether nothing was changed, because of --dry-run.
+    /// Whether --dry-run left everything unchanged.
     dry_run: bool,
-    /// Whether they are attached. After a failure none of them is, and all settings are what they
-    /// were, except for those that are `left`.
+    /// Whether they are attached. After a failure none of them is, and all settings have their
+    /// earlier values, except for those listed in `left`.
     attached: bool,
     /// How names were resolved to the interfaces below them.
     resolved: Vec<String>,
@@ -130,7 +129,7 @@ pub(super) struct Document {
     failure: Option<String>,
 }
 
-/// What is attached to an interface, or would be, or would have been.
+/// What is attached to an interface, would be, or would have been.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Entry {
     /// Name of the interface.
@@ -139,33 +138,33 @@ struct Entry {
     ifindex: u32,
     /// Where frames are counted: XDP mode `native`, `generic` or `offload`, or `tc` without XDP.
     mode: &'static str,
-    /// Why it is this mode; null if it was named.
+    /// Why this mode was chosen; null if it was given.
     why: Option<String>,
     /// Build of the XDP program: `single-buffer` or `frags`; null without one.
     build: Option<&'static str>,
-    /// Frames of up to so many bytes are copied whole.
+    /// Frames of up to this many bytes are copied whole.
     rx_copybreak: u16,
-    /// Headers of up to so many bytes are split off.
+    /// Headers of up to this many bytes are split off.
     max_linear: u16,
     /// Whether headers are split off at all.
     split: bool,
-    /// Whether TC ingress pulls small packets together.
+    /// Whether TC ingress linearizes fragmented small packets.
     pull: bool,
     /// Whether malformed frames are logged.
     log: bool,
     /// Whether programs that were attached already were replaced.
     upgraded: bool,
-    /// Whether programs or settings are not what they were, or would not be.
+    /// Whether programs or settings differ from before, or would.
     changed: bool,
-    /// In how many seconds it is given back, unless `nicctl confirm` comes before.
+    /// Seconds until the changes are reverted unless `nicctl confirm` comes first.
     confirm_within: Option<u32>,
-    /// The settings that were changed for it, or would be, in their order.
+    /// The settings changed for it, or that would be, in order.
     settings: Vec<StepReportEntry>,
-    /// After a failure: settings that could not be given back.
+    /// After a failure: settings that could not be restored.
     left: Vec<LeftEntry>,
     /// Why the transmit queues of packets are a guess; null where they are known.
     tx_queue_guess: Option<&'static str>,
-    /// Why it is the frags build, what else there is to know.
+    /// Why it is the frags build, and other remarks.
     notes: Vec<String>,
 }
 
@@ -234,7 +233,7 @@ fn say_what_was_undone(done: &[Done], out: &mut dyn Write) -> io::Result<()> {
     touched.try_for_each(|report| text::write_report(report, out, Style::for_stdout()))
 }
 
-/// What is attached to one interface, and was set for it; or would be.
+/// What was, or would be, attached to one interface and set for it.
 struct Outcome {
     programs: Attached,
     settings: Settings,
@@ -258,7 +257,7 @@ impl From<Planned> for Outcome {
 }
 
 impl Outcome {
-    /// Whether programs or settings are not what they were, or would not be.
+    /// Whether programs or settings differ from before, or would.
     fn has_changed(&self) -> bool {
         let of_settings = match &self.settings {
             Settings::Planned(plan) => !plan.is_empty(),
@@ -361,7 +360,7 @@ fn report(
             writeln!(out, "  {mode} mode: {why}")?;
         }
         if let Some(why) = one.tx_queue_guess {
-            writeln!(out, "  TX queues of packets are a guess: {why}")?;
+            writeln!(out, "  TX queues are a guess: {why}")?;
         }
         for note in one.notes {
             writeln!(out, "  {note}")?;

@@ -38,30 +38,29 @@ use crate::{
     report::{json, style::Style, terminal::say},
 };
 
-/// The largest results that are read, in bytes: a hundred times those of all experiments.
+/// The largest results file that is read, in bytes: a hundred times that of all experiments.
 const MAX_RESULTS: u64 = 16 << 20;
 /// Stands for every experiment.
 const ALL: &str = "all";
 
-/// Measure what the mechanisms buy on this machine, each way beside the others
+/// Measure what each mechanism gains on this machine, with and without it
 ///
-/// Everything runs in network namespaces of its own, which are gone afterwards, also after Ctrl-C.
-/// Interfaces that are cabled together (--tx, --rx) are moved into namespaces, too, and come back
-/// with their addresses and settings; those that somebody uses are refused. Variants take turns,
-/// so that what disturbs the machine disturbs all of them; figures are medians
-/// with the lowest and the highest round, ratios have a 95 % confidence interval (bootstrap of the
-/// rounds), and beside them stands what the discussion published that brought the mechanism.
+/// Everything runs in private network namespaces, which are removed afterwards, also after Ctrl-C.
+/// Cabled interfaces (--tx, --rx) are moved into namespaces as well and come back with their
+/// addresses and settings; interfaces in use are refused. Variants take turns, so that a
+/// disturbance hits all of them. Figures are medians with the lowest and highest round; ratios have
+/// a 95 % confidence interval (bootstrap over the rounds) and stand next to the figures published
+/// with the mechanism.
 ///
-/// SND/RCV% is how busy the threads of both sides were, SIRQ% what interrupts and softirqs took
-/// besides. COST is the CPU time of everything on the processors of both sides, for each unit.
+/// SND/RCV% is how busy the threads of each side were, SIRQ% what interrupts and softirqs used
+/// besides. COST is the CPU time of everything on the CPUs of both sides, per unit.
 ///
-/// copybreak also has nginx answer requests, if it is installed, with packets pulled together
-/// (`nicctl attach --pull`) and not.
+/// If nginx is installed, copybreak also has it answer requests with and without `nicctl attach
+/// --pull`.
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
-    after_help = "\
-Examples:
+    after_help = "Examples:
   nicctl bench udp-gso
   nicctl bench all --html report.html
   nicctl bench big-tcp --json > before.json
@@ -75,25 +74,25 @@ pub(super) struct Args {
     #[command(subcommand)]
     command: Option<Command>,
 
-    /// Which ones
+    /// Experiments to run
     #[arg(value_name = "EXPERIMENT", default_value = ALL, value_parser = PossibleValuesParser::new(
         bench::ALL.iter().map(|named| named.name).chain([ALL])))]
     experiments: Vec<String>,
 
-    /// Rounds of every variant, 5 to 100
+    /// Rounds per variant, 5 to 100
     #[arg(long, value_name = "N", default_value = "7",
         value_parser = clap::value_parser!(u32).range(5..=100))]
     rounds: u32,
 
-    /// How long each round measures, 0.05 to 60
+    /// Seconds each round measures, 0.05 to 60
     #[arg(long, value_name = "SECS", default_value = "0.5", value_parser = seconds)]
     time: Duration,
 
-    /// Let copybreak receive packets of the sizes that were counted at this interface
+    /// Have copybreak receive packets of the sizes counted on this interface
     #[arg(long, value_name = "IFACE", value_parser = name::interface())]
     from: Option<String>,
 
-    /// Measure to another machine, where `nicctl bench serve` runs; nothing is changed on either
+    /// Measure against another machine that runs `nicctl bench serve`; neither side is changed
     #[arg(long, value_name = "HOST[:PORT]", conflicts_with = "from")]
     peer: Option<String>,
 
@@ -101,16 +100,16 @@ pub(super) struct Args {
     #[arg(long, value_name = "TOKEN", requires = "peer")]
     token: Option<String>,
 
-    /// Measure from this interface to that of --rx, which a cable joins; nobody else may use them
+    /// Send from this interface to the one given as --rx, which a cable connects; both must be idle
     #[arg(long, value_name = "IFACE", requires = "rx", conflicts_with_all = ["peer", "from"],
         value_parser = name::interface())]
     tx: Option<String>,
 
-    /// Where the cable ends
+    /// Receive on this interface
     #[arg(long, value_name = "IFACE", requires = "tx", value_parser = name::interface())]
     rx: Option<String>,
 
-    /// Write a page with plots to this file, too; it needs no other file
+    /// Also write a self-contained HTML page with plots to this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 
@@ -125,42 +124,39 @@ enum Command {
     Serve(ServeArgs),
 }
 
-/// Be the receiving side for `nicctl bench --peer` on another machine
+/// Receive for `nicctl bench --peer` on another machine
 ///
-/// Serves one machine at a time, until Ctrl-C: one that knows the token it prints, or with --from one
-/// at that address. It receives what it is asked to, from nobody but who asked, and says what that
-/// took; it changes nothing and runs nothing. The token and all else cross the network as they are:
-/// listen on an address of a network that you trust. Besides the port, data comes in on others,
-/// which the kernel chooses.
+/// Serves one client at a time until Ctrl-C: one that presents the printed token or, with --from,
+/// one at that address. Data is accepted only from that client. Nothing is changed and nothing is
+/// run for it. The token and the data cross the network unencrypted: listen only on a trusted
+/// network. Data arrives on further ports that the kernel chooses.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
+#[command(after_help = "Examples:
   nicctl bench serve
   nicctl bench serve --listen 192.0.2.7:5243 --from 192.0.2.8")]
 struct ServeArgs {
-    /// Where to listen
+    /// Address and port to listen on
     #[arg(long, value_name = "ADDR:PORT",
         default_value_t = SocketAddr::from((Ipv6Addr::UNSPECIFIED, protocol::PORT)))]
     listen: SocketAddr,
 
-    /// Serve this address alone, and without a token
+    /// Serve only this address, without a token
     #[arg(long, value_name = "ADDRESS")]
     from: Option<IpAddr>,
 }
 
-/// Compare two runs: rates, and whether their ratios agree
+/// Compare two runs: their rates, and whether their ratios agree
 ///
-/// Ratios that agree have intervals with something in common; those that differ are marked.
+/// Ratios agree if their confidence intervals overlap; those that differ are marked.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
+#[command(after_help = "Examples:
   nicctl bench compare before.json after.json")]
 struct CompareArgs {
-    /// What `nicctl bench --json` printed
+    /// Output of `nicctl bench --json`
     #[arg(value_name = "A.json")]
     a: PathBuf,
 
-    /// What it printed another time
+    /// Output of a later run
     #[arg(value_name = "B.json")]
     b: PathBuf,
 
@@ -172,7 +168,7 @@ struct CompareArgs {
 fn seconds(text: &str) -> Result<Duration, &'static str> {
     match text.parse() {
         Ok(seconds @ 0.05..=60.0) => Ok(Duration::from_secs_f64(seconds)),
-        Ok(_) => Err("from 0.05 to 60 seconds are possible"),
+        Ok(_) => Err("it must be 0.05 to 60 seconds"),
         Err(_) => Err("not a number of seconds"),
     }
 }
@@ -220,7 +216,7 @@ fn read(path: &Path) -> Result<Document> {
     let text = files::read(path, "results", MAX_RESULTS)?;
     serde_json::from_slice(&text).map_err(|error| {
         Error::failed(format!("read results {}: {error}", path.display()))
-            .with_fix("it must be what bench prints with --json")
+            .with_fix("pass the output of bench --json")
     })
 }
 
@@ -255,13 +251,13 @@ fn measure(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Before minutes of work: whether a page can be written there. Nothing is changed.
+/// Checked before minutes of work: whether the page can be written. Changes nothing.
 fn check_is_writable(path: &Path) -> Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let changed = if path.exists() { path } else { parent.unwrap_or(Path::new(".")) };
     let checked = match access(changed, AccessFlags::W_OK) {
         _ if path.is_dir() => Err(Errno::EISDIR.into()),
-        _ if path.exists() && !path.is_file() => Err(io::Error::other("it is no regular file")),
+        _ if path.exists() && !path.is_file() => Err(io::Error::other("it is not a regular file")),
         checked => checked.map_err(io::Error::from),
     };
     checked.map_err(|error| unwritten(path, &error))
@@ -271,7 +267,7 @@ fn unwritten(path: &Path, error: &io::Error) -> Error {
     Error::io(format!("write {}", path.display()), error)
 }
 
-/// The sizes of what an interface received since nicctl was attached to it.
+/// The sizes of what an interface has received since nicctl was attached.
 fn sizes_at(interface: &str) -> Result<Sizes> {
     let (snapshots, error) = located::snapshots(&[interface.to_owned()], None)?;
     if let Some(error) = error {
@@ -283,7 +279,7 @@ fn sizes_at(interface: &str) -> Result<Sizes> {
     }
     if sizes.is_empty() {
         return Err(Error::failed(format!("{interface} has received nothing yet"))
-            .with_fix("wait for traffic, or leave --from out"));
+            .with_fix("wait for traffic, or omit --from"));
     }
     Ok(sizes.named(&format!("as at {interface}")))
 }
@@ -314,7 +310,7 @@ fn wanted(names: &[String], place: &Place) -> Result<Vec<Named>> {
     {
         let there: Vec<_> = possible().map(|named| named.name).collect();
         return Err(Error::usage(format!("{name} needs a lab"))
-            .with_fix(format!("there can be: {}", there.join(", "))));
+            .with_fix(format!("available: {}", there.join(", "))));
     }
     let wanted = |named: &&Named| names.iter().any(|name| *name == named.name || name == ALL);
     Ok(possible().filter(wanted).copied().collect())

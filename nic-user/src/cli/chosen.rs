@@ -1,4 +1,4 @@
-//! The interfaces whose settings are meant: themselves, not what is below them.
+//! The interfaces whose settings are meant: themselves, not the ones below them.
 
 use clap::Args;
 
@@ -11,7 +11,7 @@ use crate::{
     report::json::{Failure, ForEach},
 };
 
-/// Interfaces by their names, or all.
+/// Interfaces by name, or all.
 #[derive(Debug, Args)]
 pub(super) struct InterfacesArgs {
     /// Interfaces
@@ -19,53 +19,51 @@ pub(super) struct InterfacesArgs {
         value_parser = name::interface())]
     interfaces: Vec<String>,
 
-    /// Every interface of this network namespace, or of the one that --netns names, but loopback
+    /// All interfaces of this network namespace (or that of --netns), except loopback
     #[arg(long)]
     all: bool,
 
-    /// The network namespace that the interfaces are in, as `ip netns` names it
+    /// Network namespace of the interfaces, as `ip netns` names it
     #[arg(long, value_name = "NAME", value_parser = name::namespace())]
     netns: Option<String>,
 }
 
 impl InterfacesArgs {
-    /// Goes to their network namespace.
+    /// Enters their network namespace.
     pub(super) fn enter(&self) -> Result<Chosen> {
         target::enter(self.netns.as_deref())?;
         Chosen::of(&self.interfaces, self.all, self.netns.as_deref())
     }
 }
 
-/// Interfaces by their names, or all, and settings behind them.
+/// Interfaces by name, or all, followed by settings.
 #[derive(Debug, Args)]
 pub(super) struct InterfacesAndSettingsArgs {
-    /// Interfaces, and behind them what to set to what: the first is an interface, and all up to
-    /// the first setting
+    /// Interfaces, then settings; everything before the first setting is an interface
     #[arg(value_name = "IFACE|GROUP.NAME=VALUE", required_unless_present = "all",
         value_parser = name::interface())]
     words: Vec<String>,
 
-    /// Every interface of this network namespace, or of the one that --netns names, but loopback;
-    /// a setting that one does not have is left out there, and a size beyond its limit is cut to it
+    /// All interfaces of this network namespace (or that of --netns), except loopback; settings an
+    /// interface lacks are skipped, and sizes beyond its limits are clamped
     #[arg(long)]
     all: bool,
 
-    /// The network namespace that the interfaces are in, as `ip netns` names it
+    /// Network namespace of the interfaces, as `ip netns` names it
     #[arg(long, value_name = "NAME", value_parser = name::namespace())]
     netns: Option<String>,
 }
 
 impl InterfacesAndSettingsArgs {
-    /// Goes to the network namespace of the interfaces; with them come the settings, as they were
-    /// written.
+    /// Enters the network namespace of the interfaces; returns the settings as written.
     pub(super) fn enter(&self) -> Result<(Chosen, &[String])> {
         target::enter(self.netns.as_deref())?;
         let (names, settings) = self.words.split_at(self.names()?);
         Ok((Chosen::of(names, self.all, self.netns.as_deref())?, settings))
     }
 
-    /// How many words are interfaces: a `=` makes a setting of the others, unless that is the name of
-    /// an interface, and its beginning no group of settings.
+    /// How many words are interfaces. A word with `=` is a setting, unless an interface has that
+    /// name and what stands before the `=` is no group of settings.
     fn names(&self) -> Result<usize> {
         if self.all {
             return Ok(0);
@@ -79,7 +77,7 @@ impl InterfacesAndSettingsArgs {
         Ok(self.words.len())
     }
 
-    /// Where they were said.
+    /// Where they were given.
     pub(super) const fn origin(&self) -> Origin {
         if self.all { Origin::CommandLineForAll } else { Origin::CommandLine }
     }
@@ -98,7 +96,7 @@ fn is_there(name: &str) -> Result<bool> {
     }
 }
 
-/// Interfaces of the present network namespace.
+/// Interfaces of the current network namespace.
 pub(super) struct Chosen {
     pub(super) which: Which,
     /// What `--netns` called the network namespace.
@@ -107,7 +105,7 @@ pub(super) struct Chosen {
 
 /// Which interfaces.
 pub(super) enum Which {
-    /// One that was named alone: its document stands alone, too.
+    /// A single named one: its document stands alone, too.
     One(InterfaceName),
     /// Several that were named.
     Several(Vec<InterfaceName>),
@@ -116,7 +114,7 @@ pub(super) enum Which {
 }
 
 impl Chosen {
-    /// Those of the network namespace where this process is by now.
+    /// Those of the network namespace that this process has entered.
     fn of(names: &[String], all: bool, netns: Option<&str>) -> Result<Self> {
         let which = match names {
             _ if all => Which::All,
@@ -153,7 +151,7 @@ impl Chosen {
         Ok(devices)
     }
 
-    /// The document of the one that was named alone, or one for all documents.
+    /// The document of a single named interface, or one for all documents.
     pub(super) fn document<D>(&self, documents: Vec<D>, failures: Vec<Failure>) -> ForEach<D> {
         ForEach::new(documents, matches!(self.which, Which::One(_)), failures)
     }

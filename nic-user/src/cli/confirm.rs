@@ -1,4 +1,4 @@
-//! `nicctl confirm`: keep what would be given back; and how to ask for that.
+//! `nicctl confirm`: keep changes that would be reverted; and the option that asks for it.
 
 use std::{
     fmt,
@@ -25,21 +25,20 @@ use crate::{
 
 /// Keep changes that were made with --confirm
 ///
-/// What `nicctl apply`, `set` or `attach` changed with --confirm SECONDS is given back after that
-/// time, unless this comes before: for those who work over the interface that they change. A process
-/// in the background gives it back; if that was killed, the next command of nicctl that changes
-/// anything does.
+/// Changes that `nicctl apply`, `set` or `attach` made with --confirm SECONDS are reverted after
+/// that time unless confirmed: for those who work over the interface they are changing. A
+/// background process reverts them; if it was killed, the next nicctl command that changes anything
+/// does.
 #[derive(Debug, ClapArgs)]
-#[command(after_help = "\
-Examples:
+#[command(after_help = "Examples:
   nicctl set eth0 channels.combined=4 --confirm 60
   nicctl confirm eth0")]
 pub(super) struct Args {
-    /// Interfaces; by default, all of this network namespace, or of the one that --netns names
+    /// Interfaces; by default, all of this network namespace (or that of --netns)
     #[arg(value_name = "IFACE", value_parser = name::interface())]
     interfaces: Vec<String>,
 
-    /// The network namespace that the interfaces are in, as `ip netns` names it
+    /// Network namespace of the interfaces, as `ip netns` names it
     #[arg(long, value_name = "NAME", value_parser = name::namespace())]
     netns: Option<String>,
 
@@ -81,13 +80,13 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     first_error.map_or(Ok(()), |error| Err(error.into()))
 }
 
-/// Keeps what waits of an interface; whether anything does.
+/// Keeps the pending changes of an interface; returns whether there were any.
 fn confirm(name: &str, id: InterfaceId, journals: &Journals) -> Result<bool> {
     let Some(pending) = journals.pending(id)? else { return Ok(false) };
     if pending.deadline.left()?.is_none() {
         let file = journals.pending_file(id);
         return Err(Error::failed(format!(
-            "{name}: it is too late to confirm, and what was changed is not given back"
+            "{name}: too late to confirm, and the changes could not be reverted"
         ))
         .with_fix(format!(
             "{}; or to keep {name} as it is now, remove {}",
@@ -111,45 +110,45 @@ fn interfaces(names: &[String]) -> Result<Vec<(String, InterfaceId)>> {
 }
 
 fn nothing_waits(of: &str) -> Error {
-    Error::not_found(format!("nothing{of} waits to be confirmed")).with_fix(format!(
+    Error::not_found(format!("nothing{of} is pending confirmation")).with_fix(format!(
         "it may have been too late: {} shows what is changed",
         CommandLine::nicctl("list").quoted()
     ))
 }
 
-/// How to ask that changes are given back unless they are confirmed.
+/// Asks for changes to be reverted unless confirmed.
 #[derive(Clone, Copy, Debug, Default, ClapArgs)]
 pub(super) struct ConfirmArgs {
-    /// Give everything back after so many seconds, unless `nicctl confirm` comes before
+    /// Revert everything after SECONDS unless `nicctl confirm` comes first
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=i64::from(LONGEST)))]
     confirm: Option<u32>,
 }
 
 impl ConfirmArgs {
-    /// If so, and there is something to change: a guard at its post.
+    /// If asked for, and if there is something to change: a guard at its post.
     pub(super) fn guard(self, is_to_change: bool) -> Result<Option<Guard>> {
         if self.confirm.is_none() || !is_to_change {
             return Ok(None);
         }
         let guard = Guard::post()
-            .map_err(|error| Error::io("start the process that would give it back", &error))?;
+            .map_err(|error| Error::io("start the process that reverts the changes", &error))?;
         Ok(Some(guard))
     }
 
-    /// The seconds that there are to confirm what was changed.
+    /// The seconds left to confirm what was changed.
     pub(super) fn seconds(self, is_changed: bool) -> Option<u32> {
         self.confirm.filter(|_| is_changed)
     }
 }
 
-/// A process that gives back what is not confirmed in time.
+/// A process that reverts what is not confirmed in time.
 pub(super) struct Guard {
-    /// When it is closed, by this process or with it, all is written down that there is to guard.
+    /// Closed by this process, or with it, once everything to guard is written down.
     _changing: Option<ChildStdin>,
 }
 
 impl Guard {
-    /// Starts it, and waits until it cannot be ended any more by what ends this process.
+    /// Starts it, and waits until whatever ends this process no longer ends it.
     fn post() -> io::Result<Self> {
         let mut guard = Command::new("/proc/self/exe")
             .arg(guard::NAME)
@@ -179,5 +178,5 @@ pub(super) fn write_how(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let confirm = CommandLine::nicctl("confirm").on(interface).in_netns(netns);
-    writeln!(out, "{interface}: given back in {seconds} s, unless: {confirm}")
+    writeln!(out, "{interface}: reverted in {seconds} s unless confirmed: {confirm}")
 }

@@ -21,33 +21,31 @@ use crate::{
 
 /// Show what nicctl sees in frames: layers, header length, verdict
 ///
-/// Prints one row a frame; frames are numbered from 0. L3 and L4 are the innermost network and
-/// transport protocol with the byte where they start. VERDICT is what the copy policy decides:
-/// copy the frame, split its headers off, or take it whole. NOTES names what is out of the
-/// ordinary. Of a frame that was captured in part, what was captured is decoded, and the verdict
-/// is by its length on the wire.
+/// Prints one row per frame, numbered from 0. L3 and L4 are the innermost network and transport
+/// protocols with their byte offsets. VERDICT is the decision of the copy policy: copy the frame,
+/// split its headers off, or take it whole. NOTES lists anything unusual. Of a truncated frame, the
+/// captured part is decoded, and the verdict uses the length on the wire.
 ///
-/// Captures of Ethernet, Linux cooked (SLL, SLL2), raw IP and BSD loopback are read. Frames of
-/// other link types are passed over, and counted on standard error.
+/// Reads captures of Ethernet, Linux cooked (SLL, SLL2), raw IP and BSD loopback. Frames of other
+/// link types are skipped and counted on standard error.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
+#[command(after_help = "Examples:
   nicctl decode trace.pcapng
   tcpdump -i eth0 -U -w - | nicctl decode -
   nicctl decode --hex 02000000000202000000000108004500...
   nicctl decode --json --rx-copybreak 128 trace.pcap | jq 'select(.malformed)'")]
 pub(super) struct Args {
-    /// Capture, pcap or pcapng; - is standard input
+    /// Capture file, pcap or pcapng; - reads standard input
     #[arg(value_name = "FILE", required_unless_present = "hex")]
     file: Option<PathBuf>,
 
-    /// A frame in hex, with or without 0x, colons and spaces; again for more frames; - reads
-    /// frames from standard input, one a line
+    /// A frame in hex, with or without 0x, colons and spaces; may be repeated; - reads frames from
+    /// standard input, one a line
     #[arg(long, value_name = "HEX", conflicts_with = "file")]
     hex: Vec<String>,
 
-    /// Ask the BPF program, loaded but attached to nothing, instead of this process's own code;
-    /// frames that the kernel does not run it over are counted on standard error
+    /// Run the BPF program, loaded but not attached, instead of the same code in this process;
+    /// frames the kernel cannot run it on are counted on standard error
     #[arg(long)]
     bpf: bool,
 
@@ -76,11 +74,11 @@ pub(super) fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<()> {
     reader.report(!printer.is_first)
 }
 
-/// Reads the headers of frames, and counts what it could not do.
+/// Reads the headers of frames, and counts the frames it cannot read.
 struct Reader {
     bpf: Option<BpfWalker>,
     policy: CopyPolicy,
-    /// Frames that BPF could not be run over.
+    /// Frames that the kernel could not run BPF on.
     not_by_bpf: u64,
     /// Frames that could not be read, by link type.
     unknown: BTreeMap<LinkType, u64>,
@@ -92,7 +90,7 @@ impl Reader {
         Ok(Self { bpf, policy, not_by_bpf: 0, unknown: BTreeMap::new() })
     }
 
-    /// What is in a frame; `None` if nothing is known of its link type.
+    /// The contents of a frame; `None` if its link type is unknown.
     fn read(&mut self, frame: &Captured<'_>) -> Result<Option<Answer>> {
         if let Link::Unknown(link) = frame.link {
             *self.unknown.entry(link).or_default() += 1;
@@ -108,14 +106,13 @@ impl Reader {
         Ok(Some(Answer::of(frame, self.policy)))
     }
 
-    /// Says what could not be done; an error if that was everything.
+    /// Reports what could not be read; an error if nothing could.
     fn report(self, any: bool) -> anyhow::Result<()> {
         let Self { not_by_bpf, unknown, .. } = self;
         if not_by_bpf > 0 {
             say(format_args!(
-                "{not_by_bpf} frames that the kernel cannot run the program over (longer \
-                 than its test runs take, captured in part, or not Ethernet) were walked by \
-                 nicctl's own code"
+                "{not_by_bpf} frames that the kernel cannot run the program on (too long for its \
+                 test run, truncated, or not Ethernet) were decoded by nicctl's own code"
             ));
         }
         let unknown: Vec<_> = unknown
@@ -125,8 +122,7 @@ impl Reader {
         if unknown.is_empty() {
             return Ok(());
         }
-        let message =
-            format!("passed over frames that nicctl does not read: {}", unknown.join(", "));
+        let message = format!("skipped frames that nicctl cannot decode: {}", unknown.join(", "));
         if !any {
             return Err(Error::failed(message).with_fix(CAPTURE_ETHERNET).into());
         }

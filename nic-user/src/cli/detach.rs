@@ -24,18 +24,16 @@ use crate::{
     },
 };
 
-/// Detach from interfaces: undo everything that attach did to them, and nothing else
+/// Detach from interfaces: undo everything that attach did, and nothing else
 ///
-/// Removes programs, links, maps and pins that attach made; counters are gone with them. Then gives
-/// back the settings that attach changed, with its profile or because XDP needs it. What `nicctl
-/// apply` and `set` changed stays; `nicctl restore` gives it back. A setting that somebody else has
-/// changed since is left alone, and named. Changes that wait to be confirmed are taken back first.
-/// Where a process takes packets from rings, as `nicctl forward` does, that is refused, and the
-/// process named. It does not matter where one of these was interrupted. That there was nothing to
-/// undo is a success.
+/// Removes the programs, links, maps and pins that attach made, and the counters with them, then
+/// restores the settings that attach changed for its profile or for XDP. Changes by `nicctl apply`
+/// and `set` stay; `nicctl restore` reverts them. Settings that something else has changed since
+/// are left alone and listed. Unconfirmed changes are reverted first. If a process receives from
+/// AF_XDP rings, as `nicctl forward` does, detach refuses and names it. An interrupted attach or
+/// detach is cleaned up as well. If there is nothing to undo, that is success.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
+#[command(after_help = "Examples:
   nicctl detach eth0
   nicctl detach eth0 --keep-settings
   nicctl detach --all --dry-run
@@ -46,33 +44,32 @@ pub(super) struct Args {
         conflicts_with_all = ["all", "everywhere", "gone"], value_parser = name::interface())]
     interfaces: Vec<String>,
 
-    /// Detach from every interface of this network namespace, or of the one that --netns names
+    /// Detach from all interfaces of this network namespace (or that of --netns)
     #[arg(long)]
     all: bool,
 
-    /// Detach from every interface of the machine, in every network namespace
+    /// Detach from all interfaces of the machine, in every network namespace
     #[arg(long, conflicts_with_all = ["all", "netns"])]
     everywhere: bool,
 
-    /// Clear away what is left of interfaces that no longer exist, in every network namespace;
-    /// those of a namespace without a name and a process, and without a program of nicctl, count
-    /// as such
+    /// Remove what is left of interfaces that no longer exist, in every network namespace; includes
+    /// those in a namespace that has no name, no process and no program of nicctl
     #[arg(long, conflicts_with_all = ["all", "everywhere", "netns"])]
     gone: bool,
 
-    /// Leave settings as they are; `nicctl restore` still gives them back
+    /// Leave settings as they are; `nicctl restore` can still restore them
     #[arg(long, conflicts_with = "gone")]
     keep_settings: bool,
 
-    /// Give settings back also where somebody else has changed them since
+    /// Restore settings even where something else has changed them since
     #[arg(long, conflicts_with_all = ["gone", "keep_settings"])]
     force: bool,
 
-    /// The network namespace that the interfaces are in, as `ip netns` names it
+    /// Network namespace of the interfaces, as `ip netns` names it
     #[arg(long, value_name = "NAME", value_parser = name::namespace())]
     netns: Option<String>,
 
-    /// Say what would be done, and do nothing
+    /// Show what would be done, without doing it
     #[arg(long)]
     dry_run: bool,
 
@@ -85,11 +82,11 @@ pub(super) struct Args {
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Document {
     version: Version<1>,
-    /// Whether nothing was changed, because of --dry-run.
+    /// Whether --dry-run left everything unchanged.
     dry_run: bool,
     /// One entry an interface.
     interfaces: Vec<Entry>,
-    /// Interfaces that nothing could be detached from, and why.
+    /// Interfaces that could not be detached from, and why.
     failures: Vec<Failure>,
 }
 
@@ -101,15 +98,15 @@ struct Entry {
     ifindex: u32,
     /// Whether anything was attached.
     was_attached: bool,
-    /// Whether changes waited to be confirmed, and were taken back first, or would be.
+    /// Whether unconfirmed changes were reverted first, or would be.
     unconfirmed_taken_back: bool,
-    /// Settings that were given back, or would be.
+    /// Settings that were restored, or would be.
     given_back: Vec<ChangeEntry>,
-    /// Settings that could not be given back.
+    /// Settings that could not be restored.
     left: Vec<LeftEntry>,
-    /// Settings that somebody else has changed since, and that are left as they are.
+    /// Settings that something else has changed since, and that are left as they are.
     foreign: Vec<ForeignEntry>,
-    /// Whether settings were changed of an interface that is no more: only their journal is
+    /// Whether the settings belonged to an interface that no longer exists: only their journal is
     /// removed.
     settings_are_gone: bool,
 }
@@ -138,7 +135,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     first.or(left).or(unread).map_or(Ok(()), |error| Err(error.into()))
 }
 
-/// These interfaces, and earlier ones of the same names that are gone.
+/// These interfaces, and former ones of the same names.
 fn named(names: &[String], journals: &Journals) -> Result<Vec<Subject>> {
     let mut subjects = Vec::new();
     for name in names {
@@ -173,18 +170,17 @@ fn named(names: &[String], journals: &Journals) -> Result<Vec<Subject>> {
     Ok(target::each_once(subjects, which))
 }
 
-/// What became of one interface.
+/// What was done to one interface.
 struct Outcome {
     name: String,
     ifindex: u32,
     detached: Detached,
 }
 
-/// The names of interfaces that nothing could be detached from, and why.
+/// The interfaces that could not be detached from, and why.
 type Failures = Vec<(String, Error)>;
 
-/// Detaches from all that it can, whatever becomes of the others; with it come the names of those,
-/// and why.
+/// Detaches from every interface it can; returns the failures of the others beside the outcomes.
 fn detach(
     subjects: Vec<Subject>,
     args: &Args,
@@ -217,7 +213,7 @@ fn detach(
     Ok((outcomes, failures))
 }
 
-/// Refuses where a process takes packets from rings: it would get no more of them.
+/// Refuses if a process receives from rings, because it would receive nothing more.
 fn refuse_if_used(subject: &Subject) -> Result<()> {
     subject.slot.iter().try_for_each(|slot| offload::refuse_if_used(&subject.name, slot))
 }
@@ -246,14 +242,14 @@ fn report(
         writeln!(out, "{name}: {what}")?;
         if detached.was_unconfirmed {
             let taken = if args.dry_run { "would be taken" } else { "were taken" };
-            writeln!(out, "{name}: changes that were not confirmed {taken} back")?;
+            writeln!(out, "{name}: unconfirmed changes {taken} reverted")?;
         }
         match detached.settings {
             Some(SettingsLeft::GivenBack(restored)) => {
                 text::write_restored(&restored, out, Style::for_stdout())?;
             }
             Some(SettingsLeft::Gone) => {
-                writeln!(out, "{name}: the settings that nicctl changed are gone with it")?;
+                writeln!(out, "{name}: gone, and with it the settings nicctl changed")?;
             }
             None => {}
         }

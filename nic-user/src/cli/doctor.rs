@@ -1,4 +1,4 @@
-//! `nicctl doctor`: what stands in the way, and what to do about it.
+//! `nicctl doctor`: checks the kernel, the driver and permissions.
 
 use std::io::{self, Write};
 
@@ -18,26 +18,25 @@ use crate::{
     },
 };
 
-/// Say what stands in nicctl's way, and what to do about it
+/// Check the kernel, the driver and permissions, and suggest fixes
 ///
-/// Looks at the kernel, at what this process may do, at what nicctl left behind, and with an
-/// interface at its driver, XDP, and interrupts. The programs are loaded for a trial, and attached
-/// to nothing; nothing is changed.
+/// Checks the kernel, the permissions of this process, leftovers of nicctl and, for an interface,
+/// its driver, XDP and interrupts. The programs are test-loaded but not attached; nothing is
+/// changed.
 ///
-/// A problem keeps nicctl from attaching, and makes the exit code 1. A warning is something that
-/// does not work, or costs more than it must; a note is something to know. Both leave it 0.
+/// A problem keeps nicctl from attaching and sets exit code 1. A warning is something that does not
+/// work or costs more than it should; a note is for information. Both leave the exit code 0.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
+#[command(after_help = "Examples:
   nicctl doctor
   nicctl doctor eth0
   nicctl doctor eth0 --json | jq '.interfaces[].findings[] | select(.status != \"ok\")'")]
 pub(super) struct Args {
-    /// Interfaces to look at, besides the machine
+    /// Interfaces to check, besides the machine
     #[arg(value_name = "IFACE", value_parser = name::interface())]
     interfaces: Vec<String>,
 
-    /// The network namespace that the interfaces are in, as `ip netns` names it
+    /// Network namespace of the interfaces, as `ip netns` names it
     #[arg(long, value_name = "NAME", value_parser = name::namespace())]
     netns: Option<String>,
 
@@ -50,9 +49,9 @@ pub(super) struct Args {
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Document {
     version: Version<1>,
-    /// Whether nothing keeps nicctl from attaching.
+    /// Whether nicctl can attach.
     healthy: bool,
-    /// The machine, and what nicctl left behind there.
+    /// The machine, and nicctl's leftovers on it.
     machine: Vec<Finding>,
     /// One entry an interface.
     interfaces: Vec<Entry>,

@@ -16,38 +16,38 @@ use crate::{
 
 /// Done, or there was nothing to do.
 pub(super) const DONE: u8 = 0;
-/// Done, and something is not what it was before, where that was asked; or is to be done.
+/// Done, and something differs from before or would, where that was asked for.
 const CHANGED: u8 = 5;
-/// Done, but nobody could be told on standard output.
+/// Done, but standard output could not be written.
 const UNTOLD: u8 = 6;
 
-/// Every exit code, and what it means.
+/// Every exit code with its meaning.
 pub(super) const CODES: [(u8, &str); 8] = [
     (DONE, "done, or there was nothing to do"),
     (Kind::Failed as u8, "failed"),
-    (Kind::Usage as u8, "the command line, or a value in it, is not possible"),
-    (Kind::NotFound as u8, "no such interface, or nothing is attached to it"),
-    (Kind::NotPermitted as u8, "not permitted, or what is attached cannot be seen"),
-    (CHANGED, "with --detailed-exitcode: done, and something was changed, or is to be"),
-    (UNTOLD, "done, but standard output could not be written"),
-    (Kind::NotMatched as u8, "the profile is not for the interface"),
+    (Kind::Usage as u8, "invalid arguments"),
+    (Kind::NotFound as u8, "no such interface, or nicctl is not attached to it"),
+    (Kind::NotPermitted as u8, "not permitted, or attachments cannot be read"),
+    (CHANGED, "with --detailed-exitcode: done, and something changed or would change"),
+    (UNTOLD, "done, but writing to standard output failed"),
+    (Kind::NotMatched as u8, "the profile does not match the interface"),
 ];
 
-/// What help says in front of them.
+/// The heading above them in help.
 pub(super) const HEADING: &str = "Exit codes:";
 
-/// What help says about them.
+/// The exit codes as help lists them.
 pub(super) fn help() -> String {
     let lines = CODES.map(|(code, meaning)| format!("\n  {code}  {meaning}"));
     format!("{HEADING}{}", lines.concat())
 }
 
-/// Something was changed, or is to be, and that was asked.
+/// Something changed, or would change, and the caller asked to know.
 #[derive(Debug)]
 pub(super) struct Changed;
 
 impl Changed {
-    /// So it ends, if it `is_told`.
+    /// The result of a command that changed something, if `is_told`.
     pub(super) fn told(is_told: bool) -> anyhow::Result<()> {
         if is_told { Err(Self.into()) } else { Ok(()) }
     }
@@ -55,13 +55,13 @@ impl Changed {
 
 impl fmt::Display for Changed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("something was changed, or is to be")
+        f.write_str("something changed, or would change")
     }
 }
 
 impl std::error::Error for Changed {}
 
-/// What a command that was asked for JSON prints where it has nothing else to print.
+/// What a command with --json prints if it has nothing else to print.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Document {
     version: Version<1>,
@@ -73,9 +73,9 @@ pub(super) struct Document {
 struct Refusal {
     /// The exit code.
     code: u8,
-    /// What went wrong, and of which interface.
+    /// What went wrong, on which interface.
     message: String,
-    /// The way out, if that is known.
+    /// How to fix it, if known.
     fix: Option<String>,
 }
 
@@ -93,7 +93,7 @@ pub(super) fn write_refusal(
     json::write_line(out, &Document { version: Version, error: refusal })
 }
 
-/// The way out, if that is known.
+/// How to fix it, if known.
 fn fix(command: &str, error: &anyhow::Error) -> Option<String> {
     let error = error.downcast_ref::<Error>()?;
     let hint = || match error.kind() {
@@ -103,8 +103,8 @@ fn fix(command: &str, error: &anyhow::Error) -> Option<String> {
     error.fix().map(str::to_owned).or_else(hint)
 }
 
-/// The exit code of `command` that ended in `result`, after which standard output was `flushed`.
-/// What went wrong is said.
+/// The exit code of `command`, which ended in `result` before standard output was `flushed`.
+/// Reports what went wrong.
 pub(super) fn code(command: &str, result: &anyhow::Result<()>, flushed: io::Result<()>) -> u8 {
     let code = result.as_ref().map_or_else(|error| fail(command, error), |()| DONE);
     match flushed {

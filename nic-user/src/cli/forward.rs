@@ -24,74 +24,71 @@ use crate::{
     report::{json, style::Style, terminal::say},
 };
 
-/// How long nothing may arrive until it is looked whether the user wants an end.
+/// How long to wait for packets before checking whether the user wants to stop.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// How often it is looked whether frames go round in a loop.
+/// How often to check for a forwarding loop.
 const WATCH_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Forward between two interfaces until Ctrl-C: frames, or IP packets
+/// Forward frames or IP packets between two interfaces until Ctrl-C
 ///
-/// Takes what arrives at one interface through AF_XDP rings, of all its queues, and sends it
-/// through the other. All of it is the kernel's again afterwards, however the command ends. Programs
-/// are attached for this time unless they are already; then `nicctl stats` goes on counting.
+/// Receives from all queues of one interface through AF_XDP rings and sends through the other. When
+/// the command ends, however it ends, the interfaces belong to the kernel alone again. Programs are
+/// attached for the duration unless they already are; `nicctl stats` keeps counting in that case.
 ///
-/// Without --l3 every frame goes to the other interface, as it is, and both interfaces take frames
-/// for all stations. Where the interfaces are joined by another path, too, frames go round in a
-/// loop; that is noticed, and said. With --l3, IPv4 and IPv6 packets for other hosts go where the
-/// kernel's routes and rules lead, if that is through the other interface and the kernel would do
-/// nothing else with them. All others go to the kernel, which answers, looks for neighbours, or
-/// routes them itself: what is for this host, tagged, with options, too long for the way on, at the
-/// end of its hop limit, without route, from a source that cannot be (rp_filter), through a tunnel,
-/// by one way of several, or back out of the interface that it came from; and everything at ports of
-/// bridges, bonds and VRFs. Changes of addresses, routes, rules, neighbours, MTU and sysctls are
-/// followed. It takes net.ipv4.ip_forward, and net.ipv6.conf.all.forwarding for IPv6. Netfilter, XFRM
-/// and programs of TC see only what goes to the kernel.
+/// Without --l3, every frame goes to the other interface unmodified, and both interfaces are
+/// promiscuous. If a second path connects them, frames loop; nicctl detects and reports this. With
+/// --l3, IPv4 and IPv6 packets for other hosts are forwarded if the kernel's routes and rules lead
+/// through the other interface and the kernel would do nothing else with them. Everything else goes
+/// to the kernel: packets that are for this host, VLAN-tagged, with IP options, larger than the
+/// MTU, at the end of their hop limit, without a route, rejected by rp_filter, for a tunnel, for a
+/// multipath route, or leaving where they arrived; and all packets on ports of bridges, bonds and
+/// VRFs. Changes to addresses, routes, rules, neighbours, MTUs and sysctls take effect while it
+/// runs. Requires net.ipv4.ip_forward, and net.ipv6.conf.all.forwarding for IPv6. Netfilter, XFRM
+/// and TC programs see only what goes to the kernel.
 ///
-/// --in-kernel does the same without rings. Frames that the driver of the other interface does not
-/// take are counted; it is said where the kernel does not tell. A veth takes them if its peer has
-/// GRO or an XDP program.
+/// --in-kernel does the same in XDP, without rings. Frames that the driver of the other interface
+/// rejects are counted; where the kernel does not report them, nicctl says so. A veth accepts them
+/// if its peer has GRO or an XDP program.
 ///
-/// Checksums that a sender on this machine left to its NIC are filled in by rings; --in-kernel --l3
-/// leaves such packets to the kernel, and --in-kernel alone passes them on as they are, and says so.
-/// Rings give frames of up to about 3 KB back to the kernel; longer ones that are not forwarded are
-/// dropped and counted. VLAN tags that a NIC takes out of frames are lost (ethtool -K eth0 rxvlan
-/// off).
+/// Rings fill in checksums that a local sender left to its NIC; --in-kernel --l3 leaves such
+/// packets to the kernel, and --in-kernel alone passes them on unchanged, with a warning. Rings
+/// return frames of up to about 3 KB to the kernel; longer ones that are not forwarded are dropped
+/// and counted. VLAN tags that the NIC strips are lost (ethtool -K eth0 rxvlan off).
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
+#[command(after_help = "Examples:
   nicctl forward eth0 eth1
   nicctl forward eth0 eth1 --l3 --interval 10
   nicctl forward eth0 eth1 --l3 --in-kernel --json")]
 pub(super) struct Args {
-    /// One interface
+    /// The first interface
     #[arg(value_name = "A", value_parser = name::interface())]
     first: String,
 
-    /// The other one
+    /// The second interface
     #[arg(value_name = "B", value_parser = name::interface())]
     second: String,
 
-    /// Route IP packets instead of handing on frames
+    /// Route IP packets instead of bridging frames
     #[arg(long)]
     l3: bool,
 
-    /// Do the same in the kernel, by XDP, without rings
+    /// Forward in the kernel, by XDP, without rings
     #[arg(long)]
     in_kernel: bool,
 
-    /// The network namespace that the interfaces are in, as `ip netns` names it
+    /// Network namespace of the interfaces, as `ip netns` names it
     #[arg(long, value_name = "NAME", value_parser = name::namespace())]
     netns: Option<String>,
 
-    /// Say what happened every SECS seconds, 0.1 to 86400, not only at the end
+    /// Report every SECS seconds, 0.1 to 86400, not only at the end
     #[arg(long, value_name = "SECS", value_parser = seconds)]
     interval: Option<Duration>,
 
-    /// Print every digit of counts
+    /// Print counts in full
     #[arg(long)]
     exact: bool,
 
-    /// Print JSON (`nicctl schema forward`), one document a line, the first when it begins
+    /// Print one JSON document a line (`nicctl schema forward`), the first at the start
     #[arg(long)]
     json: bool,
 }
@@ -99,7 +96,7 @@ pub(super) struct Args {
 fn seconds(text: &str) -> Result<Duration, &'static str> {
     match text.parse() {
         Ok(seconds @ 0.1..=86_400.0) => Ok(Duration::from_secs_f64(seconds)),
-        Ok(_) => Err("from 0.1 to 86400 seconds are possible"),
+        Ok(_) => Err("it must be 0.1 to 86400 seconds"),
         Err(_) => Err("not a number of seconds"),
     }
 }
@@ -157,7 +154,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     }
 }
 
-/// Says that the kernel routes nothing, and so nothing is routed here.
+/// Warns if the kernel does not route, because then nothing is routed here.
 fn say_if_not_routing() {
     for (routes, version, sysctl) in [
         (forward::routes_ipv4(), "IPv4", "net.ipv4.ip_forward"),
@@ -173,7 +170,7 @@ fn say_if_not_routing() {
     }
 }
 
-/// Looks whether what is forwarded arrives.
+/// Checks whether what is forwarded arrives.
 struct FrameWatch<'a> {
     args: &'a Args,
     looked: Instant,
@@ -181,12 +178,12 @@ struct FrameWatch<'a> {
     said: Said,
 }
 
-/// What was said.
+/// The warnings given so far.
 #[derive(Default)]
 struct Said {
     /// That checksums are missing.
     unfinished: bool,
-    /// That an interface takes nothing.
+    /// That an interface accepts nothing.
     not_taken: bool,
 }
 
@@ -227,20 +224,19 @@ impl<'a> FrameWatch<'a> {
     }
 }
 
-/// Whether most frames are not taken, and not only those for which there is no room.
+/// Whether most frames are rejected for a reason other than lack of room.
 const fn is_not_taken(counts: &Counts) -> bool {
     counts.dropped.not_taken > counts.packets / 2
 }
 
 fn say_not_taken(name: &str, through_rings: &CommandLine) {
     say(format_args!(
-        "{name} does not take what XDP hands it: a veth does if its peer has GRO on, and rings need \
-         nothing of it\n  \
-         fix: {through_rings}"
+        "{name} rejects frames from XDP: a veth accepts them if its peer has GRO on; rings do not \
+         need that\n  fix: {through_rings}"
     ));
 }
 
-/// Whether it is not by chance that frames seem to have no checksum: one of 65,536 does.
+/// Whether more frames lack a checksum than chance explains: one of 65,536 seems to.
 const fn has_unfinished(counts: &Counts) -> bool {
     const MANY: u64 = 3;
     const SHARE: u64 = 1000;
@@ -249,21 +245,19 @@ const fn has_unfinished(counts: &Counts) -> bool {
 
 fn say_unfinished(name: &str, through_rings: &CommandLine) {
     say(format_args!(
-        "TCP and UDP arrive at {name} without checksums, which their sender left to its device: \
-         whoever gets them drops them; rings fill them in\n  \
-         fix: {through_rings}"
+        "TCP and UDP arrive on {name} without checksums, which their sender left to its NIC: \
+         receivers will drop them; rings fill them in\n  fix: {through_rings}"
     ));
 }
 
 fn say_loop([first, second]: [&str; 2]) {
     say(format_args!(
-        "frames of the same stations arrive at both {first} and {second}: another path joins them, \
-         and frames go round in a loop\n  \
-         fix: take that path away, or end this command"
+        "frames of the same stations arrive on both {first} and {second}: a second path connects \
+         them, and frames loop\n  fix: remove that path, or end this command"
     ));
 }
 
-/// Tells what happened.
+/// Prints the progress.
 struct Report<'a> {
     args: &'a Args,
     names: [&'a str; 2],
@@ -272,7 +266,7 @@ struct Report<'a> {
 }
 
 impl Report<'_> {
-    /// Tells that it begins, and how.
+    /// Reports the start, and how it forwards.
     fn begin(&self, forwarder: &dyn Forwarder, out: &mut dyn Write) -> anyhow::Result<()> {
         if self.args.json {
             return self.write(forwarder, out);

@@ -1,4 +1,4 @@
-//! `nicctl guard`: gives back at a deadline what nobody has confirmed. Only nicctl calls it.
+//! `nicctl guard`: reverts at the deadline what was not confirmed. Only nicctl calls it.
 
 use std::{
     io::{self, Write},
@@ -17,17 +17,17 @@ use crate::{
 /// What the command is called.
 pub(super) const NAME: &str = "guard";
 
-/// What it says as soon as what ends the shell, the terminal or the caller does not end it.
+/// What it prints once nothing that ends the shell, the terminal or the caller ends it.
 pub(super) const AT_POST: &str = "at post\n";
 
-/// How often to look whether there is anything left to guard.
+/// How often to check whether anything is left to guard.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How often what failed is tried again, before it is left to the next command: something cannot be
-/// read for a moment, or another nicctl is at work for long.
+/// How often a failure is retried before it is left to the next command: something may be
+/// unreadable for a moment, or another nicctl may hold the lock.
 const TRIES: u32 = 60;
 
-/// Give back at a deadline what is not confirmed
+/// Revert at a deadline what was not confirmed
 #[derive(Debug, clap::Args)]
 #[command(hide = true)]
 pub(super) struct Args {}
@@ -53,7 +53,7 @@ pub(super) fn run(_: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     }
 }
 
-/// Gives back what is overdue; how long to wait until the next look, if there is anything to guard.
+/// Reverts what is overdue; returns the time until the next check, if anything is left to guard.
 fn look(journals: &Journals) -> Result<Option<Duration>> {
     let Some(deadline) = next(journals)? else { return Ok(None) };
     if let Some(left) = deadline.left()? {
@@ -62,12 +62,12 @@ fn look(journals: &Journals) -> Result<Option<Duration>> {
     // Whoever has the lock gives back what is overdue.
     target::lock(journals)?;
     match next(journals)? == Some(deadline) {
-        true => Err(Error::failed("not given back: the next command tries again")),
+        true => Err(Error::failed("not reverted: the next command tries again")),
         false => Ok(Some(Duration::ZERO)),
     }
 }
 
-/// The next deadline of all that waits; what cannot be read may have the next where there is none.
+/// The earliest deadline; an unreadable one may be the earliest if there is no other.
 fn next(journals: &Journals) -> Result<Option<Deadline>> {
     let (mut next, mut unread) = (None, None);
     for pending in journals.all_pending()? {

@@ -1,4 +1,4 @@
-//! `nicctl list`: what is attached where, and of which interfaces settings were changed.
+//! `nicctl list`: where nicctl is attached, and which interfaces have changed settings.
 
 use std::io::{self, Write};
 
@@ -28,19 +28,18 @@ use crate::{
     },
 };
 
-/// List what is attached where, and where settings were changed
+/// List attachments and changed settings
 ///
-/// SET is how many settings of an interface nicctl has changed, which `nicctl restore` gives back.
-/// Mode `gone` is an interface that no longer exists, `half-made` one whose attach or detach goes
-/// on or was interrupted, `unreadable` one whose pins were damaged or
-/// made by another version of nicctl; `nicctl detach` clears each away.
+/// SET is how many settings of an interface nicctl has changed; `nicctl restore` restores them.
+/// Mode `gone` means the interface no longer exists, `half-made` that an attach or detach is
+/// running or was interrupted, `unreadable` that the pins are damaged or from another version of
+/// nicctl; `nicctl detach` clears each of these.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
+#[command(after_help = "Examples:
   nicctl list
   nicctl list --json | jq -r '.interfaces[].name'")]
 pub(super) struct Args {
-    /// Look only in this network namespace, as `ip netns` names it
+    /// Only look in this network namespace, as `ip netns` names it
     #[arg(long, value_name = "NAME", value_parser = name::namespace())]
     netns: Option<String>,
 
@@ -57,18 +56,18 @@ pub(super) struct Document {
     interfaces: Vec<Entry>,
     /// Attachments that cannot be read.
     unreadable: Vec<Broken>,
-    /// One entry an interface of which settings were changed, with or without an attachment.
+    /// One entry for each interface with changed settings, attached or not.
     settings: Vec<Changed>,
 }
 
-/// Settings of an interface that `nicctl restore` gives back.
+/// Settings of an interface that `nicctl restore` restores.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Changed {
     /// Name of the interface, or its last known one.
     name: String,
     /// Its index in its network namespace; 0 if it is gone.
     ifindex: u32,
-    /// The network namespace, unless it is the present one.
+    /// The network namespace, unless it is the current one.
     netns: Option<String>,
     /// How many settings.
     count: usize,
@@ -76,18 +75,18 @@ struct Changed {
     owners: Vec<String>,
     /// Whether the interface is gone, and only its journal is left.
     gone: bool,
-    /// In how many seconds changes are given back, unless `nicctl confirm` comes before; 0 if
-    /// that is over, and the next command gives them back that changes anything.
+    /// Seconds until changes are reverted unless `nicctl confirm` comes first; 0 if they are
+    /// overdue and the next command that changes anything reverts them.
     confirm_within: Option<u64>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 struct Broken {
-    /// Name of the interface, if it is known.
+    /// Name of the interface, if known.
     name: String,
     /// Its index in its network namespace.
     ifindex: u32,
-    /// The network namespace, unless it is the present one.
+    /// The network namespace, unless it is the current one.
     netns: Option<String>,
     /// What is wrong.
     reason: String,
@@ -99,7 +98,7 @@ struct Entry {
     name: String,
     /// Its index in its network namespace.
     ifindex: u32,
-    /// The network namespace, unless it is the present one.
+    /// The network namespace, unless it is the current one.
     netns: Option<String>,
     /// XDP mode: `native`, `generic` or `offload`; `tc` without XDP; `gone`, `partial` or
     /// `half-made` otherwise.
@@ -108,7 +107,7 @@ struct Entry {
     build: Option<&'static str>,
     /// How the TC programs are attached: `tcx` or `clsact`.
     tc: &'static str,
-    /// Whether TC ingress pulls small packets together.
+    /// Whether TC ingress linearizes fragmented small packets.
     pull: bool,
     /// Whether malformed frames are logged.
     log: bool,
@@ -154,7 +153,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     unread.into_iter().next().map_or(Ok(()), |error| Err(error.into()))
 }
 
-/// What was changed of an interface, if anything was, or waits to be confirmed.
+/// The changed settings of an interface, if any, including unconfirmed ones.
 fn changed(
     subject: &Subject,
     here: u64,

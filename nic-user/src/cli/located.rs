@@ -1,4 +1,4 @@
-//! Attachments with the names that people know them by.
+//! Attachments with the names people know them by.
 
 use super::target;
 use crate::{
@@ -9,13 +9,13 @@ use crate::{
     transaction::{Scope, Subject, subject},
 };
 
-/// An attachment, and where it is.
+/// An attachment and its interface.
 pub(super) struct Located {
     /// What is attached.
     pub(super) attachment: Attachment,
-    /// The name of the interface now, or its last known one.
+    /// The current name of the interface, or its last known one.
     pub(super) name: String,
-    /// The name of its network namespace, unless that is the present one.
+    /// The name of its network namespace, unless it is the current one.
     pub(super) netns: Option<String>,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct Unreadable {
     pub(super) ifindex: u32,
     /// The name of the interface, or `interface 7` if that is not known.
     pub(super) name: String,
-    /// The name of its network namespace, unless that is the present one.
+    /// The name of its network namespace, unless it is the current one.
     pub(super) netns: Option<String>,
     /// Why.
     pub(super) error: Error,
@@ -37,13 +37,13 @@ impl From<Unreadable> for Error {
     }
 }
 
-/// All attachments in the network namespace of this name, where this process is by now, or without
-/// a name in every one; and those that cannot be read.
+/// All attachments in the named network namespace, which this process has entered, or without a
+/// name in every namespace; and those that cannot be read.
 pub(super) fn all(netns: Option<&str>) -> Result<(Vec<Located>, Vec<Unreadable>)> {
     of(subject::attached(scope(netns))?, netns)
 }
 
-/// Where to look, if this process is in the network namespace of this name, if one was given.
+/// Where to look: in the named network namespace, which this process has entered, or everywhere.
 pub(super) const fn scope(netns: Option<&str>) -> Scope {
     if netns.is_some() { Scope::Here } else { Scope::Machine }
 }
@@ -68,7 +68,7 @@ pub(super) fn of(
     Ok((located, unreadable))
 }
 
-/// What is attached there; also what is half made or half removed, while programs of it run.
+/// The attachment pinned there, or one half made or half removed whose programs still run.
 fn read(slot: Slot) -> Result<Option<Attachment>> {
     if slot.exists()? {
         return Attachment::of(slot);
@@ -77,7 +77,7 @@ fn read(slot: Slot) -> Result<Option<Attachment>> {
     Ok(at_work.filter(|attachment| !attachment.is_stale()))
 }
 
-/// What the network namespace of an interface is called, unless it is this one: the one with this
+/// The name of an interface's network namespace, unless it is the current one: the one with this
 /// cookie, which `--netns` called `named`.
 pub(super) fn netns_of(subject: &Subject, here: u64, named: Option<&str>) -> Option<String> {
     let other = match &subject.presence {
@@ -88,7 +88,7 @@ pub(super) fn netns_of(subject: &Subject, here: u64, named: Option<&str>) -> Opt
     other.or_else(|| named.map(str::to_owned))
 }
 
-/// The attachments of these interfaces in the present namespace, which `--netns` called `netns`.
+/// The attachments of these interfaces in the current namespace, which `--netns` called `netns`.
 pub(super) fn named(names: &[String], netns: Option<&str>) -> Result<Vec<Located>> {
     target::slots(names)?
         .into_iter()
@@ -102,8 +102,8 @@ pub(super) fn named(names: &[String], netns: Option<&str>) -> Result<Vec<Located
         .collect()
 }
 
-/// The counters of these interfaces, now; without names, of all there are, and the error of the
-/// first that cannot be read.
+/// The current counters of these interfaces; without names, of all attachments, with the error of
+/// the first that cannot be read.
 pub(super) fn snapshots(
     names: &[String],
     netns: Option<&str>,

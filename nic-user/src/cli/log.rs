@@ -23,8 +23,7 @@ use crate::{
 /// Needs an interface that was attached with --log. Frames are logged a sample at a time, so that
 /// a flood of them cannot flood the log.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
+#[command(after_help = "Examples:
   nicctl attach eth0 --log && nicctl log eth0
   nicctl log --json")]
 pub(super) struct Args {
@@ -32,7 +31,7 @@ pub(super) struct Args {
     #[arg(value_name = "IFACE", value_parser = name::interface())]
     interface: Option<String>,
 
-    /// The network namespace that the interface is in, as `ip netns` names it
+    /// Network namespace of the interface, as `ip netns` names it
     #[arg(long, value_name = "NAME", value_parser = name::namespace())]
     netns: Option<String>,
 

@@ -15,22 +15,20 @@ use clap_mangen::{
 use super::exit;
 use crate::{error::Error, files, report::time::rfc3339};
 
-/// Print the manual page, or write one page a command to a directory
+/// Print the manual page, or write one page per command to a directory
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
+#[command(after_help = "Examples:
   nicctl man | man -l -
   nicctl man /usr/local/share/man/man8")]
 pub(super) struct Args {
-    /// Where to write the pages; it is made if it is not there
+    /// Directory for the pages; created if missing
     #[arg(value_name = "DIR")]
     dir: Option<PathBuf>,
 }
 
-/// Commands of the system's administrator.
+/// System administration commands.
 const SECTION: &str = "8";
-/// When this release was made; a build that is to be repeatable may say another time by
-/// `SOURCE_DATE_EPOCH`.
+/// Date of this release; reproducible builds may override it with `SOURCE_DATE_EPOCH`.
 const RELEASED: &str = "2026-12-03";
 
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
@@ -42,7 +40,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One page a command. Where root writes them, others may be able to write, too.
+/// Writes one page per command. The directory may be one that others can write to.
 fn write_pages(dir: &Path) -> io::Result<()> {
     fs::create_dir_all(dir)?;
     let mut command = super::command().disable_help_subcommand(true);
@@ -88,7 +86,7 @@ fn render(command: &clap::Command, out: &mut dyn Write) -> io::Result<()> {
     rest(command).to_writer(out)
 }
 
-/// What help has behind the options.
+/// What help prints after the options.
 fn rest(command: &clap::Command) -> Roff {
     let mut roff = Roff::new();
     let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();

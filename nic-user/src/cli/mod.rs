@@ -1,4 +1,4 @@
-//! The command line: one file a command, from arguments to a library call to output.
+//! The command line: one file per command, from arguments to a library call to output.
 
 mod apply;
 mod attach;
@@ -52,15 +52,14 @@ use crate::{
     name = "nicctl",
     version,
     max_term_width = 100,
-    after_help = "\
-Examples:
+    after_help = "Examples:
   nicctl attach eth0
   nicctl stats eth0 --watch
   nicctl detach eth0"
 )]
 struct Cli {
-    /// The bpffs that what is attached is pinned in; by default the one on /sys/fs/bpf, or where
-    /// there is none, as inside of `ip netns exec`, the first process's
+    /// The bpffs that holds nicctl's pins; default: the one at /sys/fs/bpf, or that of process 1 if
+    /// there is none, as inside `ip netns exec`
     #[arg(long, value_name = "DIR", global = true, env = "NICCTL_BPFFS", hide_env_values = true)]
     bpffs: Option<PathBuf>,
 
@@ -137,7 +136,7 @@ pub fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
-/// The whole command line. Every command's help ends with the exit codes.
+/// The whole command line. The help of every command ends with the exit codes.
 fn command() -> clap::Command {
     let with_exit_codes = |command: clap::Command| {
         let codes = exit::help();
@@ -150,7 +149,7 @@ fn command() -> clap::Command {
     with_exit_codes(Cli::command()).mut_subcommands(with_exit_codes)
 }
 
-/// Whether the command that was named is to print JSON.
+/// Whether the command was asked for JSON.
 fn asks_for_json(matches: &ArgMatches) -> bool {
     let here = matches.try_get_one::<bool>("json").ok().flatten().is_some_and(|&json| json);
     here || matches.subcommand().is_some_and(|(_, matches)| asks_for_json(matches))
@@ -185,8 +184,8 @@ impl<W: Write> Write for Noting<W> {
     }
 }
 
-/// Prints what clap has to say instead of a command: help and version, which were asked for, or
-/// what is wrong with the command line, where that may have anything in it.
+/// Prints what clap returns instead of a command: help and version, or what is wrong with the
+/// arguments, which may contain anything.
 fn answer(answer: &clap::Error) -> u8 {
     if !answer.use_stderr() {
         return exit::code("", &Ok(()), answer.print());

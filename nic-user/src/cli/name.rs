@@ -6,7 +6,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 
 use crate::netlink;
 
-/// The name of an interface, which may be any bytes; those that are not UTF-8 are escaped.
+/// The name of an interface: any bytes; those that are not UTF-8 are escaped.
 pub(super) fn interface() -> impl TypedValueParser<Value = String> {
     bytes()
 }
@@ -23,7 +23,7 @@ fn bytes() -> impl TypedValueParser<Value = String> {
     })
 }
 
-/// A name of any bytes from the command line; one that is not UTF-8 is a usage error that shows it.
+/// A name of any bytes; one that is not UTF-8 is a usage error that shows it.
 pub(super) fn utf8() -> impl TypedValueParser<Value = String> {
     OsStringValueParser::new().try_map(|name| name.into_string().map_err(|_| "it is not UTF-8"))
 }

@@ -1,4 +1,4 @@
-//! Where this process was started from, so that what it proposes can be pasted there.
+//! Where this process was started, so that the commands it proposes can be pasted there.
 
 use std::{env, fs, os::unix::process::parent_id, path::Path};
 
@@ -18,13 +18,13 @@ pub(super) fn of(matches: &ArgMatches) -> Place {
     }
 }
 
-/// What `--netns` of the command says.
+/// The value of the command's `--netns`.
 fn chosen_netns(matches: &ArgMatches) -> Option<String> {
     let here = matches.try_get_one::<String>("netns").ok().flatten().cloned();
     here.or_else(|| matches.subcommand().and_then(|(_, matches)| chosen_netns(matches)))
 }
 
-/// The namespace that `ip netns exec` went to between the shell and this process.
+/// The namespace that `ip netns exec` entered between the shell and this process.
 fn entered_netns() -> Option<String> {
     let of = |process: &str| fs::read_link(format!("/proc/{process}/ns/net")).ok();
     let (shell, own) = (of(&parent_id().to_string())?, of("self")?);
@@ -34,7 +34,7 @@ fn entered_netns() -> Option<String> {
     name_of_cookie(current_cookie().ok()?).ok()?
 }
 
-/// Whether sudo started nicctl, and not a shell in which it is called.
+/// Whether sudo started nicctl itself, and not a shell that calls it.
 fn runs_nicctl(command: &str) -> bool {
     command.split(' ').any(|word| Path::new(word).file_name().is_some_and(|it| it == "nicctl"))
 }

@@ -8,16 +8,15 @@ use crate::{
     error::{Error, Result},
 };
 
-/// Show what a profile or settings would change, and change nothing
+/// Show what a profile or settings would change, without changing anything
 ///
-/// Lists every change in the order in which it would be made, with the limits of the device taken
-/// into account, and what it would interrupt. What can not be is refused, with the way out.
+/// Lists every change in the order it would be made, within the limits of the device, and what it
+/// would interrupt. Impossible changes are refused, with a fix.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "nicctl plan [OPTIONS] <IFACE>... [GROUP.NAME=VALUE]...
        nicctl plan [OPTIONS] --all [GROUP.NAME=VALUE]...",
-    after_help = "\
-Examples:
+    after_help = "Examples:
   nicctl plan eth0 --profile throughput
   nicctl plan eth0 eth1 ring.rx=max coalesce.rx-usecs=20 feature.gro=on
   nicctl plan --all --profile ./mine.toml --detailed-exitcode"
@@ -27,11 +26,11 @@ pub(super) struct Args {
     of: InterfacesAndSettingsArgs,
 
     /// A built-in profile (throughput, latency, forwarding, big-tcp, udp-gso, header-split), or the
-    /// path of one; settings take the place of what it says
+    /// path of a profile file; settings given override it
     #[arg(long, value_name = "NAME|FILE", value_parser = name::utf8())]
     profile: Option<String>,
 
-    /// Exit with 5 if there is something to change
+    /// Exit with 5 if something would change
     #[arg(long)]
     detailed_exitcode: bool,
 
@@ -44,7 +43,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let (chosen, words) = args.of.enter()?;
     if words.is_empty() && args.profile.is_none() {
         return Err(Error::usage("nothing to plan")
-            .with_fix("name settings behind the interfaces, as in ring.rx=max, or a --profile")
+            .with_fix("give settings after the interfaces, as in ring.rx=max, or a --profile")
             .into());
     }
     let asked = wanted::from_arguments(words, &args.of.origin())?;

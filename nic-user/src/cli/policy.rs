@@ -10,21 +10,21 @@ pub(super) enum Switch {
     Off,
 }
 
-/// The parts of the copy policy that were named.
+/// The parts of the copy policy that were given.
 #[derive(Clone, Copy, Debug, Args)]
 #[command(next_help_heading = "Copy policy")]
 pub(super) struct PolicyArgs {
-    /// Copy frames of up to N bytes whole, 0 to 2048; 0 copies none [default: 256]
+    /// Copy frames of up to N bytes whole, 0 to 2048; 0 disables this [default: 256]
     #[arg(long, value_name = "N", allow_negative_numbers = true,
         value_parser = bytes::<{ CopyPolicy::RX_COPYBREAK_MAX }>)]
     rx_copybreak: Option<u16>,
 
-    /// Split off headers only if they are at most N bytes long, 0 to 2048 [default: 256]
+    /// Split off headers of up to N bytes, 0 to 2048 [default: 256]
     #[arg(long, value_name = "N", allow_negative_numbers = true,
         value_parser = bytes::<{ CopyPolicy::MAX_LINEAR_MAX }>)]
     max_linear: Option<u16>,
 
-    /// Split larger frames: copy their headers, and leave the payload in its page [default: on]
+    /// Split larger frames: copy the headers, leave the payload in its page [default: on]
     #[arg(long, value_name = "on|off", hide_possible_values = true)]
     split: Option<Switch>,
 }
@@ -36,7 +36,7 @@ fn bytes<const MAX: u16>(text: &str) -> Result<u16, String> {
 }
 
 impl PolicyArgs {
-    /// `base`, with what was named in its place.
+    /// `base`, overridden by what was given.
     pub(super) fn over(self, base: CopyPolicy) -> CopyPolicy {
         CopyPolicy {
             rx_copybreak: self.rx_copybreak.unwrap_or(base.rx_copybreak),

@@ -1,4 +1,4 @@
-//! `nicctl restore`: back to what there was before nicctl came.
+//! `nicctl restore`: restore the settings from before nicctl's changes.
 
 use std::io::{self, Write};
 
@@ -26,15 +26,14 @@ use crate::{
     },
 };
 
-/// Give back every setting that nicctl changed
+/// Restore every setting that nicctl changed
 ///
-/// Goes by what was written down before the first change, so it also helps after an apply or a
-/// restore that was interrupted. What somebody else has changed since is left alone, and named. An
-/// interface that only has the name of the one that was changed is told apart, and left alone.
-/// Changes that wait to be confirmed are taken back, too.
+/// Works from the record made before the first change, so it also helps after an interrupted apply
+/// or restore. Settings that something else has changed since are left alone and listed. A
+/// different interface that now has the same name is recognized and left alone. Unconfirmed changes
+/// are reverted, too.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
+#[command(after_help = "Examples:
   nicctl restore eth0
   nicctl restore eth0 eth1 --dry-run
   nicctl restore --all
@@ -43,11 +42,11 @@ pub(super) struct Args {
     #[command(flatten)]
     interfaces: InterfacesArgs,
 
-    /// Give settings back also where somebody else has changed them since
+    /// Restore settings even where something else has changed them since
     #[arg(long)]
     force: bool,
 
-    /// Say what would be given back, and do nothing
+    /// Show what would be restored, without doing it
     #[arg(long)]
     dry_run: bool,
 
@@ -80,19 +79,20 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     outcomes.into_iter().find_map(error).map_or(Ok(()), |error| Err(error.into()))
 }
 
-/// What became of an interface.
+/// What was done to an interface.
 struct Outcome {
-    /// `None` if it is no more.
+    /// `None` if it no longer exists.
     restored: Option<Restored>,
-    /// Whether the journal of it, or of an earlier one of its name, is removed, as it is no more.
+    /// Whether its journal, or that of an earlier interface of the same name, is removed because
+    /// the interface no longer exists.
     former_is_gone: bool,
-    /// Whether changes waited to be confirmed, and were taken back, or would be.
+    /// Whether unconfirmed changes were reverted, or would be.
     was_unconfirmed: bool,
 }
 
 struct Restoring<'a> {
     args: &'a Args,
-    /// Held where anything is done.
+    /// Held while anything changes.
     lock: Option<Lock>,
     journals: &'a Journals,
 }
@@ -136,7 +136,7 @@ impl Restoring<'_> {
         }
     }
 
-    /// Takes back what waits to be confirmed; whether anything does.
+    /// Reverts unconfirmed changes; returns whether there were any.
     fn take_back(&self, interface: InterfaceId) -> Result<bool> {
         match &self.lock {
             Some(lock) => transaction::take_back_of(lock, interface, self.journals),
@@ -144,7 +144,7 @@ impl Restoring<'_> {
         }
     }
 
-    /// Every interface of which settings were changed, or wait to be confirmed.
+    /// Every interface with changed settings or unconfirmed changes.
     fn all(&self) -> Result<Vec<(String, Result<Outcome>)>> {
         let Found { subjects, unread } = subject::all(Scope::Here, self.journals)?;
         let mut outcomes = Vec::new();
@@ -171,7 +171,7 @@ impl Restoring<'_> {
     }
 }
 
-/// With the way out for the journal of an interface that is no more.
+/// Adds how to remove the journal of an interface that no longer exists.
 fn of_gone(error: Error, name: &InterfaceName, journals: &Journals) -> Error {
     let is_former = error.kind() == Kind::NotFound
         && subject::former_settings(name.as_str(), journals).is_ok_and(|former| !former.is_empty());
@@ -179,7 +179,7 @@ fn of_gone(error: Error, name: &InterfaceName, journals: &Journals) -> Error {
         return error;
     }
     error.with_fix(format!(
-        "its settings are gone with it; their journal goes with: {}",
+        "its settings are gone with it; to remove their journal: {}",
         CommandLine::nicctl("detach").option("--gone").everywhere().quoted()
     ))
 }
@@ -194,13 +194,13 @@ fn report(
         return json::write_pretty(out, &document(chosen, outcomes, args.dry_run));
     }
     if outcomes.is_empty() {
-        writeln!(out, "nicctl has changed nothing")?;
+        writeln!(out, "no changes by nicctl")?;
     }
     for (name, outcome) in outcomes {
         let Ok(outcome) = outcome else { continue };
         if outcome.was_unconfirmed {
             let taken = if args.dry_run { "would be taken" } else { "were taken" };
-            writeln!(out, "{name}: changes that were not confirmed {taken} back")?;
+            writeln!(out, "{name}: unconfirmed changes {taken} reverted")?;
         }
         if let Some(restored) = &outcome.restored {
             text::write_restored(restored, out, Style::for_stdout())?;
@@ -209,7 +209,7 @@ fn report(
             let removed = if args.dry_run { "would be removed" } else { "is removed" };
             writeln!(
                 out,
-                "{name}: an earlier interface of this name is no more; its journal {removed}"
+                "{name}: a former interface of this name is gone; its journal {removed}"
             )?;
         }
     }

@@ -32,7 +32,10 @@ const DOCUMENTS: &[Document] = &[
     Document::of::<Decoded>("decode", "one line of nicctl decode --json"),
     Document::of::<detach::Document>("detach", "nicctl detach --json"),
     Document::of::<doctor::Document>("doctor", "nicctl doctor --json"),
-    Document::of::<exit::Document>("error", "any command with --json that has nothing else to say"),
+    Document::of::<exit::Document>(
+        "error",
+        "any command with --json that fails without a document of its own",
+    ),
     Document::of::<forward::model::Document>("forward", "one line of nicctl forward --json"),
     Document::of::<list::Document>("list", "nicctl list --json"),
     Document::of::<log::Document>("log", "one line of nicctl log --json"),
@@ -40,7 +43,7 @@ const DOCUMENTS: &[Document] = &[
         "plan",
         "nicctl plan --json, and apply and set with --dry-run",
     ),
-    Document::of::<Profile>("profile", "a profile, which is written in TOML"),
+    Document::of::<Profile>("profile", "a profile, written in TOML"),
     Document::of::<ForEach<RestoreDocument>>("restore", "nicctl restore --json"),
     Document::of::<ForEach<show::document::Document>>("show", "nicctl show --json"),
     Document::of::<counters::model::Document>("stats", "nicctl stats --json"),
@@ -60,8 +63,7 @@ impl Document {
 
 /// Print the JSON schema of a command's output, or list the schemas
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
+#[command(after_help = "Examples:
   nicctl schema
   nicctl schema decode > decode.schema.json")]
 pub(super) struct Args {

@@ -1,4 +1,4 @@
-//! What the commands that change settings have in common: from arguments to plans to their text.
+//! What the commands that change settings share: from arguments to plans to text.
 
 use std::io::{self, Write};
 
@@ -21,17 +21,17 @@ use crate::{
     transaction::{self, Manner, Present, Subject, Wanted, subject},
 };
 
-/// What is wanted of an interface.
+/// What is requested of an interface.
 pub(super) type Wish<'a> = dyn Fn(&KernelDevice) -> Result<Desired> + 'a;
 
-/// What a profile wants of an interface, which it must be for.
+/// What a profile requests of an interface, which it must match.
 pub(super) fn profile(profile: &Profile, device: &KernelDevice) -> Result<Desired> {
     profile.check_match(&device.identity(), device.speed())?;
     Ok(profile.settings.clone())
 }
 
-/// Plans what is wanted of interfaces as they are now. Of all, those that a profile is not for are
-/// passed over.
+/// Plans what is requested of interfaces as they are now. Of all interfaces, those that a profile
+/// does not match are skipped.
 pub(super) fn plans(
     chosen: &Chosen,
     wish: &Wish<'_>,
@@ -56,7 +56,7 @@ pub(super) fn plans(
     }
 }
 
-/// What is asked of all interfaces may be left out on some of them, not on each.
+/// A setting requested of all interfaces may be missing on some of them, but not on all.
 fn refuse_what_none_has(planned: &[(KernelDevice, Plan)]) -> Result<()> {
     let left_out = planned.iter().map(|(_, plan)| plan.left_out.clone());
     let by_all = left_out.reduce(|all, of_one| &all & &of_one).unwrap_or_default();
@@ -64,8 +64,8 @@ fn refuse_what_none_has(planned: &[(KernelDevice, Plan)]) -> Result<()> {
         return Ok(());
     }
     let names = by_all.into_iter().collect::<Vec<_>>().join(", ");
-    Err(Error::failed(format!("no interface can have what is asked of {names}"))
-        .with_fix("plan with one of their names says why"))
+    Err(Error::failed(format!("no interface supports the settings requested of {names}"))
+        .with_fix("`plan` with one of the names tells why"))
 }
 
 fn plan(device: &mut KernelDevice, desired: &Desired, journals: &Journals) -> Result<Plan> {
@@ -103,8 +103,8 @@ pub(super) fn write_plans(
     plans.try_for_each(|plan| text::write_plan(plan, out, Style::for_stdout()))
 }
 
-/// Plans what is wanted of all interfaces, and does it, or none of it; unless only the plan was
-/// asked for. Nobody else changes anything meanwhile.
+/// Plans what is requested of all interfaces, and does all of it or none; with a dry run, only
+/// plans. The lock is held meanwhile.
 pub(super) fn carry_out(
     chosen: &Chosen,
     wish: &Wish<'_>,
@@ -140,7 +140,7 @@ pub(super) fn carry_out(
     Changed::told(options.detailed_exitcode && reports.iter().any(Report::has_changed))
 }
 
-/// The settings of an interface that had the name of this one are gone with it.
+/// Drops the settings of a former interface that had this name: they went with it.
 fn forget(former: &Subject, journals: &Journals, notes: &mut Vec<String>) -> Result<()> {
     if transaction::settings(former, Wanted::Forget, journals, false)?.is_some() {
         notes.push(format!("the journal of a former {} is removed", former.name));
@@ -171,14 +171,14 @@ fn write_reports(
 /// How a plan is carried out.
 #[derive(Debug, Args)]
 pub(super) struct CarryOutArgs {
-    /// Say what would be done, as `nicctl plan` does, and do nothing
+    /// Show what would be done, as `nicctl plan` does, without doing it
     #[arg(long)]
     dry_run: bool,
 
     #[command(flatten)]
     confirm: ConfirmArgs,
 
-    /// Exit with 5 if something was changed, or would be
+    /// Exit with 5 if something changed, or would change
     #[arg(long)]
     detailed_exitcode: bool,
 

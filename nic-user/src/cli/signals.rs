@@ -1,4 +1,4 @@
-//! Signals that would end the process end what it does instead, so that it clears up.
+//! Signals that would end the process stop its work instead, so that it can clean up.
 
 use std::{io, thread};
 
@@ -6,9 +6,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::error::{Error, Result};
 
-/// Calls `end`, on a thread of its own, when the first of SIGINT, SIGTERM and SIGHUP comes.
+/// Calls `end`, on its own thread, on the first SIGINT, SIGTERM or SIGHUP.
 pub(super) fn on_end(end: impl FnOnce() + Send + 'static) -> Result<()> {
-    let fail = |error: io::Error| Error::io("prepare for interruptions", &error);
+    let fail = |error: io::Error| Error::io("set up signal handling", &error);
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(fail)?;
     let entered = runtime.enter();

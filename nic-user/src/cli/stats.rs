@@ -1,4 +1,4 @@
-//! `nicctl stats`: what was counted, once or again and again.
+//! `nicctl stats`: the counters, once or repeatedly.
 
 use std::{
     future::{self, Future},
@@ -35,8 +35,7 @@ use crate::{
 /// With --from, nothing of this machine is read, but what `ethtool -S` printed on any: the
 /// statistics of a driver, with direction, queue and a name that all drivers share.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
+#[command(after_help = "Examples:
   nicctl stats
   nicctl stats eth0 --watch 0.5
   nicctl stats eth0 --queue 3 --histogram
@@ -48,7 +47,7 @@ pub(super) struct Args {
     #[arg(value_name = "IFACE", value_parser = name::interface())]
     interfaces: Vec<String>,
 
-    /// The network namespace that the interfaces are in, as `ip netns` names it
+    /// Network namespace of the interfaces, as `ip netns` names it
     #[arg(long, value_name = "NAME", value_parser = name::namespace())]
     netns: Option<String>,
 
@@ -56,11 +55,11 @@ pub(super) struct Args {
     #[arg(long, value_name = "SECS", num_args = 0..=1, default_missing_value = "1")]
     watch: Option<Period>,
 
-    /// Show this queue alone
+    /// Show only this queue
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = queue)]
     queue: Option<u32>,
 
-    /// Show how long frames and their headers are, too
+    /// Also show the distribution of frame and header lengths
     #[arg(long)]
     histogram: bool,
 
@@ -80,7 +79,7 @@ pub(super) struct Args {
 
 /// The number of a queue.
 fn queue(text: &str) -> Result<u32, &'static str> {
-    text.parse().map_err(|_| "it must be the number of a queue: 0 is the first")
+    text.parse().map_err(|_| "it must be a queue number, counted from 0")
 }
 
 /// Time between two readings.
@@ -93,8 +92,8 @@ impl FromStr for Period {
     fn from_str(text: &str) -> Result<Self, String> {
         match text.parse() {
             Ok(seconds @ 0.1..=86_400.0) => Ok(Self(Duration::from_secs_f64(seconds))),
-            Ok(_) => Err("from 0.1 to 86400 seconds are possible".into()),
-            Err(_) => Err("not a number of seconds; interfaces go in front of --watch".into()),
+            Ok(_) => Err("it must be 0.1 to 86400 seconds".into()),
+            Err(_) => Err("not a number of seconds; give interfaces before --watch".into()),
         }
     }
 }
@@ -119,7 +118,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     unreadable.map_or(Ok(()), |error| Err(error.into()))
 }
 
-/// Nothing changes any more at an interface that is gone.
+/// An interface that is gone counts nothing any more.
 fn all_are_there(snapshots: &[Snapshot]) -> Result<()> {
     match snapshots.iter().find(|snapshot| snapshot.mode == Attachment::GONE) {
         Some(Snapshot { name, .. }) => Err(Error::not_found(format!("{name} is gone"))),
@@ -284,10 +283,10 @@ mod tests {
         assert_eq!(period(&["--watch=0.1"]).unwrap(), millis(100));
         for bad in ["0", "0.09", "-1", "nan", "inf", "1e300", "86401"] {
             let error = period(&[&format!("--watch={bad}")]).unwrap_err().to_string();
-            assert!(error.contains("from 0.1 to 86400 seconds"), "{bad}: {error}");
+            assert!(error.contains("must be 0.1 to 86400 seconds"), "{bad}: {error}");
         }
         let error = period(&["--watch", "eth7"]).unwrap_err().to_string();
-        assert!(error.contains("interfaces go in front of --watch"), "{error}");
+        assert!(error.contains("give interfaces before --watch"), "{error}");
     }
 
     /// Watches an interface that receives 50 frames of 100 bytes every half second, for as long

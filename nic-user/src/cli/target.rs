@@ -12,13 +12,13 @@ use crate::{
     transaction::{self, Lock, Scope, Subject, TakenBack, subject},
 };
 
-/// Goes to the network namespace of that name, with everything this process does from now on.
+/// Moves this process into the network namespace of that name.
 pub(super) fn enter(netns: Option<&str>) -> Result<()> {
     netns.map_or(Ok(()), |name| NetNs::named(name)?.enter())
 }
 
-/// The interfaces that `names` stand for, each once: a bond, VLAN or team stands for what is below
-/// it. With them come sentences about every such step.
+/// The interfaces that `names` stand for, each once: a bond, VLAN or team stands for the interfaces
+/// below it. With a sentence about each such step.
 pub(super) fn interfaces(names: &[String]) -> Result<(Vec<Nic>, Vec<String>)> {
     let (mut nics, mut notes) = (Vec::new(), Vec::new());
     for name in names {
@@ -36,7 +36,7 @@ pub(super) fn interfaces(names: &[String]) -> Result<(Vec<Nic>, Vec<String>)> {
     Ok((each_once(nics, Nic::ifindex), notes))
 }
 
-/// Each of them once, whatever names it was called by: the first of those with the same key.
+/// Each of them once, whatever names it was given: the first of those with the same key.
 pub(super) fn each_once<T, K: Ord>(
     all: impl IntoIterator<Item = T>,
     key: impl Fn(&T) -> K,
@@ -45,8 +45,8 @@ pub(super) fn each_once<T, K: Ord>(
     all.into_iter().filter(|one| known.insert(key(one))).collect()
 }
 
-/// The slots that `names` stand for: of interfaces in the present namespace, or of ones that were
-/// called so when nicctl attached to them.
+/// The slots that `names` stand for: of interfaces in the current namespace, or of ones that had
+/// the name when nicctl attached to them.
 pub(super) fn slots(names: &[String]) -> Result<Vec<(String, Slot)>> {
     let mut slots = Vec::new();
     for name in names {
@@ -70,33 +70,35 @@ pub(super) fn slots(names: &[String]) -> Result<Vec<(String, Slot)>> {
     Ok(each_once(slots, |(_, slot)| slot.key))
 }
 
-/// Interfaces of the present namespace, or that were there, and were called `name` when nicctl
-/// attached to them.
+/// Interfaces that are or were in the current namespace and had this name when nicctl attached to
+/// them.
 pub(super) fn recorded(name: &str) -> Result<Vec<Subject>> {
     let attached = subject::attached(Scope::Here)?.into_iter();
     Ok(attached.filter(|subject| subject.recorded_name == name).collect())
 }
 
-/// The error for an interface that nothing is attached to.
+/// The error for an interface that nicctl is not attached to.
 pub(super) fn not_attached(name: &str) -> Error {
-    Error::not_found(format!("nothing is attached to {name}"))
+    Error::not_found(format!("nicctl is not attached to {name}"))
         .with_fix(CommandLine::nicctl("attach").on(name))
 }
 
-/// Waits until nobody else changes anything, and gives back what was not confirmed in time.
+/// Waits for the lock, then reverts what was not confirmed in time.
 pub(super) fn lock(journals: &Journals) -> Result<Lock> {
     let lock = transaction::lock(journals, &say_waiting)?;
     for (name, taken_back) in transaction::take_back_overdue(&lock, journals)? {
         match taken_back {
             Ok(TakenBack::Gone) => {}
             Ok(TakenBack::Done(foreign)) => {
-                say(format_args!("{name}: not confirmed in time: given back"));
+                say(format_args!("{name}: not confirmed in time: reverted"));
                 for key in foreign {
-                    say(format_args!("{name}: {key} was changed by somebody else, and stays"));
+                    say(format_args!(
+                        "{name}: {key} has been changed by something else since, and is left alone"
+                    ));
                 }
             }
             Err(error) => say(format_args!(
-                "{name}: not confirmed in time, and not given back: {}",
+                "{name}: not confirmed in time, and not reverted: {}",
                 error.in_one_line()
             )),
         }

@@ -119,8 +119,8 @@ impl Report {
             .collect();
         (!ignored.is_empty()).then(|| {
             let what =
-                format!("{} accepted, without effect: {}", self.interface, ignored.join(", "));
-            Error::failed(what).with_fix("the driver ignores it: leave it out")
+                format!("{} accepted, but without effect: {}", self.interface, ignored.join(", "));
+            Error::failed(what).with_fix("the driver ignores it: omit it")
         })
     }
 }
@@ -265,7 +265,7 @@ impl Run<'_> {
         let noted = self.journals.save(&self.journal, Durability::Lazy);
         self.report.notes.extend(noted.err().map(|error| error.to_string()));
         let given = give_back(self.device, &plan.touched);
-        self.report.notes.extend(given.gone.iter().map(|key| format!("{key} is no more")));
+        self.report.notes.extend(given.gone.iter().map(|key| format!("{key} no longer exists")));
         for report in &mut self.report.steps {
             if report.state == StepState::Done {
                 report.state = state_after_undo(&report.step, &given);

@@ -174,7 +174,7 @@ impl Journals {
                 Error::io(format!("write journals to {}", self.dir.display()), &errno.into());
             match errno {
                 Errno::EROFS => error.with_fix(format!(
-                    "make it writable, or let them be lost when the machine stops: {}",
+                    "make it writable, or keep them until shutdown only: {}",
                     CommandLine::other(&["mount", "-t", "tmpfs", "-o", "mode=0700", "tmpfs"])
                         .on(self.dir.display())
                         .quoted()
@@ -245,7 +245,7 @@ impl Journals {
         let path = self.dir.join(name);
         let noted = load(&path).transpose()?.and_then(|file| {
             let key = key.parse().map_err(|_| {
-                Error::failed(format!("{} is not what a journal is called", path.display()))
+                Error::failed(format!("{} is not the name of a journal", path.display()))
             })?;
             Ok(file.noted(key))
         });
@@ -409,7 +409,7 @@ struct AnyVersion {
     written_by: Option<String>,
 }
 
-const LOSE: &str = "what was changed stays as it is if you remove";
+const LOSE: &str = "the changes stay in place if you remove";
 
 fn decode(bytes: &[u8]) -> Result<Format, (String, String)> {
     let damaged = |error: serde_json::Error| (format!("it is damaged: {error}"), LOSE.to_owned());
@@ -420,8 +420,8 @@ fn decode(bytes: &[u8]) -> Result<Format, (String, String)> {
         version => {
             let by = any.written_by.unwrap_or_else(|| "unknown".to_owned());
             return Err((
-                format!("its format is {version}; this nicctl knows {VERSION}"),
-                format!("use the nicctl that wrote it (version {by}); or {LOSE}"),
+                format!("its format is version {version}; this nicctl supports {VERSION}"),
+                format!("use the nicctl that wrote it (version {by}), or {LOSE}"),
             ));
         }
     };
@@ -557,7 +557,7 @@ mod tests {
         for text in ["", "{", "[]", "null", &text[..text.len() / 2], "{\"version\": 1}"] {
             let error = error_of(text);
             assert!(error.to_string().contains("it is damaged"), "{text}: {error}");
-            assert!(error.fix().unwrap().starts_with("what was changed stays as it is"));
+            assert!(error.fix().unwrap().starts_with("the changes stay in place"));
         }
         assert!(error_of(&text.replace("ring.rx", "nonsense")).to_string().contains("damaged"));
         assert!(error_of(&text.replace("256", "-1")).to_string().contains("damaged"));
@@ -567,7 +567,10 @@ mod tests {
     #[test]
     fn a_journal_of_another_version_names_the_nicctl_that_wrote_it() {
         let error = error_of("{\"version\": 9, \"written_by\": \"3.1.0\", \"new\": []}");
-        assert!(error.to_string().ends_with("its format is 9; this nicctl knows 2"), "{error}");
+        assert!(
+            error.to_string().ends_with("its format is version 9; this nicctl supports 2"),
+            "{error}"
+        );
         assert!(error.fix().unwrap().contains("(version 3.1.0)"));
     }
 

@@ -142,7 +142,7 @@ impl Pending {
     fn check_deadline(self) -> Result<Result<Self, String>> {
         let is_too_far = self.deadline > Deadline::within(LONGEST)?;
         Ok(match is_too_far && self.is_of(&boot_id()?) {
-            true => Err(format!("it is damaged: it would wait for more than {LONGEST} s")),
+            true => Err(format!("it is damaged: its deadline is more than {LONGEST} s away")),
             false => Ok(self),
         })
     }
@@ -246,7 +246,7 @@ fn load(path: &Path) -> Result<Option<Pending>> {
     let read = serde_json::from_slice(&bytes).map_err(|error| format!("it is damaged: {error}"));
     let read = read.and_then(|pending: Pending| match pending.version {
         VERSION => Ok(pending),
-        other => Err(format!("its format is {other}; this nicctl knows {VERSION}")),
+        other => Err(format!("its format is version {other}; this nicctl supports {VERSION}")),
     });
     let read = match read {
         Ok(pending) => pending.check_deadline()?,
@@ -254,7 +254,7 @@ fn load(path: &Path) -> Result<Option<Pending>> {
     };
     read.map(Some).map_err(|why| {
         Error::failed(format!("read {}: {why}", path.display())).with_fix(format!(
-            "what waits to be confirmed there stays as it is if you remove {}",
+            "the unconfirmed changes stay in place if you remove {}",
             path.display()
         ))
     })

@@ -259,7 +259,7 @@ pub fn with_needs_of_xdp(mut desired: Desired, needs: Desired) -> Result<Desired
                         "{key} {} ({}), but XDP needs it {}",
                         wish.wanted, wish.origin, need.wanted
                     ))
-                    .with_fix("leave it out"));
+                    .with_fix("omit it"));
                 }
                 desired.insert(key, need);
             }

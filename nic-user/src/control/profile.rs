@@ -86,7 +86,8 @@ impl Profile {
         let Some(mismatch) = self.matching.mismatch(interface, speed) else {
             return Ok(());
         };
-        let message = format!("profile {} is not for {}: {mismatch}", self.name, interface.name);
+        let message =
+            format!("profile {} does not match {}: {mismatch}", self.name, interface.name);
         Err(Error::new(Kind::NotMatched, message)
             .with_fix("choose another profile, or change its [match]"))
     }
@@ -99,7 +100,7 @@ impl Match {
             return Some(format!("its driver is {driver}, not {}", self.drivers.join(" or ")));
         }
         if !self.names.is_empty() && !self.names.iter().any(|name| glob(name, &interface.name)) {
-            return Some(format!("its name is not like {}", self.names.join(" or ")));
+            return Some(format!("its name does not match {}", self.names.join(" or ")));
         }
         let is = speed.map_or_else(|| "unknown".to_owned(), |speed| format!("{speed} Mbit/s"));
         match (self.min_speed, self.max_speed) {
@@ -160,12 +161,12 @@ impl Source {
             return Ok(Self::File(path));
         }
         let names = BUILT_IN.iter().map(|(name, _)| *name);
-        let error = Error::usage(format!("there is no profile called {name:?}"));
+        let error = Error::usage(format!("there is no profile {name:?}"));
         Err(match name::nearest(name, names.clone()) {
             Some(nearest) => error.with_fix(format!("did you mean {nearest}?")),
             None => {
                 let names: Vec<&str> = names.collect();
-                error.with_fix(format!("give the path of a file, or one of {}", names.join(", ")))
+                error.with_fix(format!("give the path of a file or one of {}", names.join(", ")))
             }
         })
     }
@@ -290,15 +291,15 @@ impl JsonSchema for Profile {
             EXTENDS,
             json_schema!({
                 "type": "string",
-                "description": "A built-in profile, or the path of one, beginning at this file's \
-                    folder. What this profile says takes the place of what that one says.",
+                "description": "A built-in profile, or the path of a profile, relative to this \
+                                file's folder. Settings here override the ones there.",
             }),
         );
         property(
             MATCH,
             json_schema!({
                 "type": "object",
-                "description": "The interfaces that the profile is for; all, without it.",
+                "description": "The interfaces the profile is for; all if absent.",
                 "properties": {
                     "driver": strings, "name": strings, "min-speed": speed, "max-speed": speed,
                 },

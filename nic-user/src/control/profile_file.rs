@@ -146,7 +146,7 @@ impl Parser<'_> {
             return Err("takes a number".to_owned());
         };
         u64::from_str_radix(integer.as_str(), integer.radix())
-            .map_err(|_| format!("is {integer}; 0 to {} are possible", u64::MAX))
+            .map_err(|_| format!("is {integer}; it must be 0 to {}", u64::MAX))
     }
 
     fn matching(&self, table: &Table<'_>) -> Result<Match> {
@@ -205,7 +205,7 @@ impl Parser<'_> {
             Some(nearest) => error.with_fix(format!("did you mean {nearest}?")),
             None => {
                 let known: Vec<&str> = known.into_iter().collect();
-                error.with_fix(format!("there are: {}", known.join(", ")))
+                error.with_fix(format!("available: {}", known.join(", ")))
             }
         }
     }

@@ -91,11 +91,11 @@ fn write_step(report: &StepReport, out: &mut dyn Write, style: Style) -> io::Res
     match report.state {
         StepState::Done => writeln!(out, "@ {group}: done")?,
         StepState::Planned => writeln!(out, "@ {group}: not reached")?,
-        StepState::Undone => writeln!(out, "@ {group}: done, and undone")?,
-        StepState::Skipped => writeln!(out, "@ {group}: left out")?,
+        StepState::Undone => writeln!(out, "@ {group}: done, then undone")?,
+        StepState::Skipped => writeln!(out, "@ {group}: skipped")?,
         StepState::Failed => writeln!(out, "@ {group}: {}: {error}", style.red("failed"))?,
         StepState::UndoFailed => {
-            writeln!(out, "@ {group}: done, and {}", style.red("not undone"))?;
+            writeln!(out, "@ {group}: done, but {}", style.red("not undone"))?;
         }
     }
     for (index, change) in report.step.changes.iter().enumerate() {
@@ -114,18 +114,18 @@ fn describe(outcome: &Outcome) -> Option<String> {
     match outcome {
         Outcome::AsAsked => None,
         Outcome::Rounded(got) => Some(format!("rounded by the driver to {got}")),
-        Outcome::Clamped(got) => Some(format!("cut by the driver to {got}")),
-        Outcome::NoEffect => Some("accepted, without effect".to_owned()),
-        Outcome::Different(got) => Some(format!("accepted, but it is {got}")),
-        Outcome::Gone => Some("accepted, but it is no more".to_owned()),
-        Outcome::LeftOut(error) => Some(format!("left out: {error}")),
+        Outcome::Clamped(got) => Some(format!("limited by the driver to {got}")),
+        Outcome::NoEffect => Some("accepted, but without effect".to_owned()),
+        Outcome::Different(got) => Some(format!("accepted, but became {got}")),
+        Outcome::Gone => Some("accepted, but no longer exists".to_owned()),
+        Outcome::LeftOut(error) => Some(format!("skipped: {error}")),
     }
 }
 
 fn write_left(left: &Left, out: &mut dyn Write, style: Style) -> io::Result<()> {
     let is = left.is.as_ref().map_or_else(|| "unknown".to_owned(), ToString::to_string);
     let error = left.error.as_ref().map(|error| format!(": {error}")).unwrap_or_default();
-    let what = style.red("not given back");
+    let what = style.red("not restored");
     writeln!(out, "! {} is {is}, was {}: {what}{error}", left.key, left.was)
 }
 
@@ -137,17 +137,17 @@ fn write_left(left: &Left, out: &mut dyn Write, style: Style) -> io::Result<()> 
 pub fn write_restored(restored: &Restored, out: &mut dyn Write, style: Style) -> io::Result<()> {
     let name = &restored.interface;
     if let Some(former) = &restored.former_name {
-        writeln!(out, "{name}: it was called {former} when it was changed")?;
+        writeln!(out, "{name}: its name was {former} when it was changed")?;
     }
     let Some(GivenBack { changes, left, gone, .. }) = &restored.given_back else {
-        return writeln!(out, "{name}: nicctl has changed nothing");
+        return writeln!(out, "{name}: no changes by nicctl");
     };
     match (changes.len(), left.len()) {
         (0, 0) if restored.foreign.is_empty() => {
             writeln!(out, "{name}: everything is as it was")?;
         }
         (back, _) => {
-            let given = if restored.dry_run { "would be given back" } else { "given back" };
+            let given = if restored.dry_run { "would be restored" } else { "given back" };
             let heading = format!("{name}: {} {given}", count(back, "setting"));
             writeln!(out, "{}", style.bold(heading))?;
         }
@@ -159,13 +159,13 @@ pub fn write_restored(restored: &Restored, out: &mut dyn Write, style: Style) ->
         write_left(left, out, style)?;
     }
     for key in gone {
-        writeln!(out, "note: {key} is no more, so it is not given back")?;
+        writeln!(out, "note: {key} no longer exists, so it is not restored")?;
     }
     for Foreign { key, is, made, was } in &restored.foreign {
         writeln!(
             out,
-            "note: {key} is {is}, and nicctl had made it {made}: left to whoever changed it; \
-             {} makes it {was}",
+            "note: {key} is {is}, not {made} as nicctl made it: left to whoever changed it; {} \
+             makes it {was}",
             CommandLine::nicctl("restore").on(name).option("--force").quoted()
         )?;
     }

@@ -70,12 +70,13 @@ impl Restored {
         let kind = if given.not_permitted { Kind::NotPermitted } else { Kind::Failed };
         (left > 0).then(|| {
             let error =
-                Error::new(kind, format!("restore {name}: {left} settings are not as they were"));
+                Error::new(kind, format!("restore {name}: {left} settings could not be restored"));
             if given.not_permitted {
-                return error
-                    .with_fix("run it as root, or with CAP_NET_ADMIN: the journal is kept");
+                return error.with_fix("run it as root or with CAP_NET_ADMIN; the journal is kept");
             }
-            error.with_fix("remove what the kernel names, and restore again: the journal is kept")
+            error.with_fix(
+                "resolve what the kernel reports, then restore again; the journal is kept",
+            )
         })
     }
 }

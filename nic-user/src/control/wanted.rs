@@ -58,7 +58,7 @@ impl Wanted {
         match Choice::parse(text, notation) {
             Some(_) if !text.is_empty() => Ok(Self::Value(Value::Text(text.to_owned()))),
             _ => Err(format!(
-                "is {text:?}; a list of CPUs (0-3,8), a mask (mask:ff), all or off are possible"
+                "is {text:?}; it must be a list of CPUs (0-3,8), a mask (mask:ff), all or off"
             )),
         }
     }
@@ -67,7 +67,7 @@ impl Wanted {
 fn percent(number: &str) -> Result<u8, String> {
     match number.parse() {
         Ok(percent @ 0..=100) => Ok(percent),
-        _ => Err(format!("is {number}%; 0% to 100% are possible")),
+        _ => Err(format!("is {number}%; it must be 0% to 100%")),
     }
 }
 
@@ -76,9 +76,7 @@ fn number_or_text(text: &str) -> Result<Value, String> {
     if !unsigned.bytes().all(|byte| byte.is_ascii_digit()) || unsigned.is_empty() {
         return Ok(Value::Text(text.to_owned()));
     }
-    text.parse()
-        .map(Value::Number)
-        .map_err(|_| format!("is {text}; 0 to {} are possible", u64::MAX))
+    text.parse().map(Value::Number).map_err(|_| format!("is {text}; it must be 0 to {}", u64::MAX))
 }
 
 impl fmt::Display for Wanted {
@@ -100,8 +98,8 @@ impl JsonSchema for Wanted {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            "description": "A number, a switch, \"max\", \"min\", a percentage of what the device \
-                takes at most (\"50%\"), \"keep\" to leave it as it is, or other text.",
+            "description": "A number, a switch, \"max\", \"min\", a percentage of the device's \
+                            maximum (\"50%\"), \"keep\" to leave it as it is, or other text.",
             "anyOf": [
                 { "type": "integer", "minimum": 0 },
                 { "type": "boolean" },
@@ -206,7 +204,7 @@ fn refuse_both(key: &Key, earlier: &Request, later: &Request) -> Result<()> {
     let what = format!("{} contradicts {}", said(later), said(earlier));
     let is_one = earlier.name(key) == later.name(key);
     let both = if is_one { String::new() } else { format!(": both are {key}") };
-    Err(Error::usage(format!("{what}{both}")).with_fix("leave one of them out"))
+    Err(Error::usage(format!("{what}{both}")).with_fix("omit one of them"))
 }
 
 /// Reads arguments of the form `GROUP.NAME=VALUE`.
@@ -225,7 +223,7 @@ pub fn from_arguments(arguments: &[String], origin: &Origin) -> Result<Desired> 
 
 fn assignment(argument: &str) -> Result<(Key, Wanted)> {
     let Some((key, value)) = argument.split_once('=') else {
-        return Err(Error::usage(format!("{argument:?} does not say what to set it to"))
+        return Err(Error::usage(format!("{argument:?} has no value"))
             .with_fix(format!("write {argument}=VALUE")));
     };
     let key: Key = key.trim().parse()?;
@@ -242,10 +240,10 @@ fn assignment(argument: &str) -> Result<(Key, Wanted)> {
 
 /// The error for a setting that no device has.
 pub fn unknown(key: &Key) -> Error {
-    let error = Error::usage(format!("{} has no setting called {:?}", key.group, key.name));
+    let error = Error::usage(format!("{} has no setting {:?}", key.group, key.name));
     match names::suggestion(key.group, &key.name, []) {
         Some(nearest) => error.with_fix(format!("did you mean {}.{nearest}?", key.group)),
-        None => error.with_fix(format!("there are: {}", names::known(key.group).join(", "))),
+        None => error.with_fix(format!("available: {}", names::known(key.group).join(", "))),
     }
 }
 
@@ -270,9 +268,9 @@ mod tests {
     #[test]
     fn impossible_values_say_what_is_possible() {
         let refusal = |text: &str| text.parse::<Wanted>().unwrap_err();
-        assert_eq!(refusal("101%"), "is 101%; 0% to 100% are possible");
-        assert_eq!(refusal("x%"), "is x%; 0% to 100% are possible");
-        assert_eq!(refusal("-1"), "is -1; 0 to 18446744073709551615 are possible");
+        assert_eq!(refusal("101%"), "is 101%; it must be 0% to 100%");
+        assert_eq!(refusal("x%"), "is x%; it must be 0% to 100%");
+        assert_eq!(refusal("-1"), "is -1; it must be 0 to 18446744073709551615");
         assert!(refusal("18446744073709551616").contains("18446744073709551615"));
         assert_eq!(refusal(""), "is empty");
     }
@@ -306,7 +304,7 @@ mod tests {
         assert_eq!(error("ring.rxx=1").1, "did you mean ring.rx?");
         assert_eq!(error("rnig.rx=1").1, "did you mean ring?");
         assert_eq!(error("ring.rx=").0, "ring.rx is empty");
-        assert_eq!(error("pause.quiet=on").1, "there are: autoneg, rx, tx");
+        assert_eq!(error("pause.quiet=on").1, "available: autoneg, rx, tx");
         let twice = arguments(&["ring.rx=1", "ring.rx=2"]).unwrap_err();
         assert_eq!(
             twice.to_string(),

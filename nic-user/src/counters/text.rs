@@ -48,8 +48,8 @@ pub fn write_counters(
     counter_table(snapshot, queues).write(out, style)?;
     if let Some(why) = snapshot.not_at_xdp {
         let missing = format!(
-            "verdicts, lengths of frames and headers, and what is malformed, tunnelled or tagged: \
-             {why}; RX is what TC ingress counts, after GRO"
+            "verdicts, lengths, malformed, tunnelled and tagged frames: {why}; RX is \
+             counted at TC ingress, after GRO"
         );
         paragraph::write_text(out, style, ("missing", LABEL), &missing)?;
     }
@@ -57,7 +57,7 @@ pub fn write_counters(
         paragraph::write_items(out, style, (label, LABEL), &items)?;
     }
     if let Some(why) = snapshot.tx_queue_guess {
-        let guess = format!("the TX queues of packets are a guess: {why}");
+        let guess = format!("TX queues are a guess: {why}");
         paragraph::write_text(out, style, ("guess", LABEL), &guess)?;
     }
     Ok(())
@@ -209,7 +209,7 @@ fn rx_items(total: &Sides) -> Vec<String> {
         (packets > 0).then(|| format!("{share} {}", verdict.name()))
     };
     let averages = [
-        total.spared_share().map(|share| format!("{} of the bytes spared", percent(share))),
+        total.spared_share().map(|share| format!("{} of the bytes not copied", percent(share))),
         total.rx_size().map(|size| format!("average {} B", average(size))),
         total.rx_header_length().map(|len| format!("headers {} B", average(len))),
     ];
@@ -240,7 +240,8 @@ fn ingress_items(total: &Sides) -> Vec<String> {
             .linear_payload_share()
             .map(|share| format!("{} of the payload in the linear part", percent(share))),
     ];
-    let pulled = nonzero([(ingress.pulled, "pulled"), (ingress.pull_failed, "not to be pulled")]);
+    let pulled =
+        nonzero([(ingress.pulled, "pulled"), (ingress.pull_failed, "could not be pulled")]);
     averages.into_iter().flatten().chain(pulled).collect()
 }
 
@@ -352,7 +353,7 @@ mod tests {
             2      4.00 M   5.63 GB   296 k  3.70 M      0       163 k   6.67 GB
             3      5.33 M   7.50 GB   395 k  4.94 M      0       217 k   8.89 GB
         total      13.3 M   18.8 GB   988 k  12.3 M      0       543 k   22.2 GB
-        rx       7.4% copy, 92.6% split, 0.0% whole, 96.1% of the bytes spared,
+        rx       7.4% copy, 92.6% split, 0.0% whole, 96.1% of the bytes not copied,
                  average 1406.7 B, headers 54.0 B
         frames   2 malformed, 17 IP fragments
         ingress  12.3 segments per GRO packet, largest 65230 B,
@@ -375,12 +376,10 @@ mod tests {
             0           3   4.50 kB     -      -      -           0       0 B
             1           0       0 B     -      -      -           0       0 B
         total           3   4.50 kB     -      -      -           0       0 B
-        missing  verdicts, lengths of frames and headers, and what is malformed,
-                 tunnelled or tagged: tc mode has no XDP program; RX is what TC ingress
-                 counts, after GRO
+        missing  verdicts, lengths, malformed, tunnelled and tagged frames: tc mode has
+                 no XDP program; RX is counted at TC ingress, after GRO
         ingress  0.0% of the payload in the linear part
-        guess    the TX queues of packets are a guess: TC egress runs before the queue
-                 is picked
+        guess    TX queues are a guess: TC egress runs before the queue is picked
         "#);
     }
 
@@ -429,7 +428,7 @@ mod tests {
             9      1.00 k   1.51 MB     0  1.00 k      0          10     660 B
         10-63        idle
         total      3.00 k   4.54 MB     0  3.00 k      0          30   1.98 kB
-        rx       0.0% copy, 100.0% split, 0.0% whole, 96.4% of the bytes spared,
+        rx       0.0% copy, 100.0% split, 0.0% whole, 96.4% of the bytes not copied,
                  average 1514.0 B, headers 54.0 B
         tx       average 66.0 B, headers 0.0 B
         "#);
@@ -449,7 +448,7 @@ mod tests {
             1           0       0 B     0      0      0           0       0 B
             2           0       0 B     0      0      0           5     330 B
         total           3   3.00 kB     0      3      0           5     330 B
-        rx       0.0% copy, 100.0% split, 0.0% whole, 94.6% of the bytes spared,
+        rx       0.0% copy, 100.0% split, 0.0% whole, 94.6% of the bytes not copied,
                  average 1000.0 B, headers 54.0 B
         tx       average 66.0 B, headers 0.0 B
         "#);
@@ -464,14 +463,14 @@ mod tests {
             0      18.4 E   18.4 EB  18.4 E  18.4 E  18.4 E      18.4 E   18.4 EB
             1      18.4 E   18.4 EB  18.4 E  18.4 E  18.4 E      18.4 E   18.4 EB
         total      18.4 E   18.4 EB  18.4 E  18.4 E  18.4 E      18.4 E   18.4 EB
-        rx       100.0% copy, 100.0% split, 100.0% whole, 0.0% of the bytes spared,
+        rx       100.0% copy, 100.0% split, 100.0% whole, 0.0% of the bytes not copied,
                  average 1.0 B, headers 1.0 B
         frames   18.4 E malformed, 18.4 E unparsed, 18.4 E without metadata,
                  18.4 E IP fragments, 18.4 E tunnelled, 18.4 E with VLAN tag,
                  18.4 E to rings
         ingress  1.0 segments per GRO packet, largest 18446744073709551615 B,
                  100.0% of the payload in the linear part, 18.4 E pulled,
-                 18.4 E not to be pulled
+                 18.4 E could not be pulled
         tx       average 1.0 B, headers 1.0 B, 1.0 segments per TCP GSO packet,
                  1.0 per UDP GSO packet, 18.4 E over 64 KiB
         "#);

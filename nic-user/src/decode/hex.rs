@@ -98,7 +98,10 @@ fn parse(text: &[u8], frame: &mut Vec<u8>) -> Result<(), String> {
                 return Err(format!("half a byte before character {at}"));
             }
             (_, None) => {
-                return Err(format!("'{}' at character {at} is no hex digit", byte.escape_ascii()));
+                return Err(format!(
+                    "'{}' at character {at} is not a hex digit",
+                    byte.escape_ascii()
+                ));
             }
         };
     }
@@ -109,7 +112,7 @@ fn parse(text: &[u8], frame: &mut Vec<u8>) -> Result<(), String> {
         return Err("no hex digits".into());
     }
     if frame.len() > MAX_FRAME {
-        return Err(format!("{} bytes; no frame is that long", frame.len()));
+        return Err(format!("{} bytes is longer than any frame", frame.len()));
     }
     Ok(())
 }
@@ -137,9 +140,9 @@ mod tests {
             ("0x", "no hex digits"),
             ("020", "half a byte at the end, character 3"),
             ("02:0:00", "half a byte before character 5"),
-            ("02zz", "'z' at character 3 is no hex digit"),
-            ("02 1x00", "'x' at character 5 is no hex digit"),
-            ("02é", "'\\xc3' at character 3 is no hex digit"),
+            ("02zz", "'z' at character 3 is not a hex digit"),
+            ("02 1x00", "'x' at character 5 is not a hex digit"),
+            ("02é", "'\\xc3' at character 3 is not a hex digit"),
         ] {
             assert_eq!(bytes(text), Err(error.into()), "{text:?}");
         }

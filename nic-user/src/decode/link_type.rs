@@ -35,7 +35,7 @@ impl LinkType {
     /// That no frame of `input` can be read, because they are all of this type.
     pub(super) fn refused(self, input: &Input) -> Error {
         let error = Error::failed(format!(
-            "{}: its link type is {self}, which nicctl does not read",
+            "{}: its link type is {self}, which nicctl cannot decode",
             input.name()
         ));
         error.with_fix(CAPTURE_ETHERNET)

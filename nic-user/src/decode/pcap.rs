@@ -50,7 +50,7 @@ impl Pcap {
         let mut fields = Fields::new(&header, format.order);
         let version = fields.u16().unwrap_or_default();
         if version != 2 {
-            let what = format_args!("file header: version {version}, and only 2 is known");
+            let what = format_args!("file header: version {version} is not supported, only 2");
             return Err(input.damaged(4, what));
         }
         // Minor version, time zone, accuracy of times, snap length.
@@ -76,7 +76,7 @@ impl Pcap {
         let original = fields.u32().unwrap_or_default();
         if captured > MAX_FRAME {
             let what = format_args!(
-                "packet {}: {captured} bytes were captured, and no frame is longer than {MAX_FRAME}",
+                "packet {}: {captured} bytes captured, but no frame exceeds {MAX_FRAME}",
                 self.count
             );
             return Err(self.input.damaged(at, what));

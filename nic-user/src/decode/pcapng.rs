@@ -102,7 +102,7 @@ impl PcapNg {
         self.interfaces.clear();
         let body = self.body_len(block, len)?;
         let Some(rest) = body.checked_sub(FIXED) else {
-            let what = format_args!("{body} bytes, and its fields take {FIXED}");
+            let what = format_args!("{body} bytes, but its fields need {FIXED}");
             return Err(self.damaged(block, what));
         };
         self.version(block)?;
@@ -117,7 +117,7 @@ impl PcapNg {
             (Some(1), _) => Ok(()),
             (major, minor) => {
                 let [major, minor] = [major, minor].map(Option::unwrap_or_default);
-                let what = format_args!("version {major}.{minor}, and only 1 is known");
+                let what = format_args!("version {major}.{minor} is not supported, only 1");
                 Err(self.damaged(section, what))
             }
         }
@@ -129,7 +129,7 @@ impl PcapNg {
         match len.checked_sub(FRAMING) {
             Some(body) if len.is_multiple_of(4) => Ok(body),
             Some(_) => {
-                let what = format_args!("its length of {len} bytes is no multiple of 4");
+                let what = format_args!("its length of {len} bytes is not a multiple of 4");
                 Err(self.damaged(block, what))
             }
             None => {
@@ -185,7 +185,7 @@ impl PcapNg {
     fn read_body(&mut self, block: Block, body: u32, len: [u8; 4]) -> Result<()> {
         let body = body as usize;
         if body > MAX_FRAME {
-            let what = format_args!("{body} bytes, and no frame is longer than {MAX_FRAME}");
+            let what = format_args!("{body} bytes, but no frame exceeds {MAX_FRAME}");
             return Err(self.damaged(block, what));
         }
         self.body.resize(body, 0);
@@ -200,7 +200,7 @@ impl PcapNg {
         // Reserved.
         fields.skip(2);
         let (Some(link), Some(snaplen)) = (link, fields.u32()) else {
-            let what = format_args!("{} bytes, and its fields take 8", self.body.len());
+            let what = format_args!("{} bytes, but its fields need 8", self.body.len());
             return Err(self.damaged(block, what));
         };
         let fcs = option(fields, FCS_LEN).and_then(|mut value| value.bytes(1)?.first().copied());
@@ -212,7 +212,7 @@ impl PcapNg {
     /// The packet in the body, or what contradicts what in it.
     fn parse_packet(&self, kind: u32) -> Result<Packet, String> {
         let mut fields = Fields::new(&self.body, self.order);
-        let too_short = || format!("{} bytes, and its fields take more", self.body.len());
+        let too_short = || format!("{} bytes, but its fields need more", self.body.len());
         let number = match kind {
             ENHANCED_PACKET => fields.u32(),
             OLD_PACKET => {
@@ -226,7 +226,7 @@ impl PcapNg {
         .ok_or_else(too_short)?;
         let Some(&interface) = self.interfaces.get(number as usize) else {
             let known = self.interfaces.len();
-            return Err(format!("it is of interface {number}, and its section has {known}"));
+            return Err(format!("it belongs to interface {number}, but its section has {known}"));
         };
         let (captured, original_len) = if kind == SIMPLE_PACKET {
             let original = fields.u32().ok_or_else(too_short)?;
@@ -240,7 +240,7 @@ impl PcapNg {
         };
         let (start, left) = (self.body.len() - fields.left(), fields.left());
         if fields.bytes(captured).is_none() {
-            return Err(format!("{captured} bytes were captured, and it has room for {left}"));
+            return Err(format!("{captured} bytes captured, but it holds only {left}"));
         }
         fields.skip(captured.next_multiple_of(4) - captured);
         let fcs = (kind == ENHANCED_PACKET).then(|| packet_fcs(fields)).flatten();

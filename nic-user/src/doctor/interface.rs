@@ -152,7 +152,7 @@ const CHECKS: &[Check<Interface>] = &[
 
 fn driver(interface: &Interface) -> Vec<Found> {
     let Some(driver) = &interface.nic.driver else {
-        return vec![Found::note("the driver does not say what it is")];
+        return vec![Found::note("the driver does not report its name")];
     };
     let part = |label: &str, text: &str| match text {
         "" | "N/A" => String::new(),
@@ -171,9 +171,9 @@ fn link(interface: &Interface) -> Vec<Found> {
     let link = &interface.nic.link;
     vec![match (link.up, link.running) {
         (true, true) => Found::ok("up"),
-        (true, false) => Found::warning("up, without a carrier")
+        (true, false) => Found::warning("up, no carrier")
             .blocks("traffic")
-            .fix("look at the cable, and at the other end"),
+            .fix("check the cable and the link partner"),
         (false, _) => Found::note("down")
             .blocks("traffic; some drivers refuse settings")
             .fix(CommandLine::networking(&["ip", "link", "set", "dev", &link.name, "up"])),
@@ -198,7 +198,7 @@ fn attaching(interface: &Interface) -> Vec<Found> {
     let mut what = match instead_of {
         _ if *again => format!("is attached in {would}"),
         Some(current) => {
-            format!("is attached in {current}; the next attach makes new programs: {would}")
+            format!("is attached in {current}; the next attach will change this: {would}")
         }
         None => format!("would be attached in {would}"),
     };
@@ -213,13 +213,13 @@ fn attaching(interface: &Interface) -> Vec<Found> {
 
 fn native_xdp(interface: &Interface) -> Vec<Found> {
     if interface.native.is_empty() {
-        return vec![Found::ok("nothing is in the way of it")];
+        return vec![Found::ok("nothing prevents it")];
     }
     let found = interface.native.iter().map(|finding| {
         let preflight::Finding { blocks, what, fix, remedy } = finding;
         match (blocks, remedy.is_empty()) {
             (true, true) => Found::warning(what).blocks("native XDP").fix(fix),
-            (true, false) => Found::note(what).fix("attach does it, and detach undoes it"),
+            (true, false) => Found::note(what).fix("attach does this, and detach reverts it"),
             (false, _) => Found::note(what).fix(fix),
         }
     });
@@ -231,8 +231,8 @@ fn frags(interface: &Interface) -> Vec<Found> {
         return Vec::new();
     }
     vec![match preflight::takes_frags(&interface.nic, XdpMode::Native) {
-        true => Found::ok("native programs may read several buffers"),
-        false => Found::note("native programs read single buffers")
+        true => Found::ok("supports multi-buffer programs (frags)"),
+        false => Found::note("supports single-buffer programs only")
             .blocks("large MTUs and split headers with native XDP"),
     }]
 }
@@ -240,8 +240,8 @@ fn frags(interface: &Interface) -> Vec<Found> {
 fn zero_copy(interface: &Interface) -> Vec<Found> {
     let Some(features) = interface.nic.xdp_features else { return Vec::new() };
     vec![match features.zero_copy() {
-        true => Found::ok("AF_XDP sockets can have its buffers"),
-        false => Found::note("AF_XDP sockets get copies").blocks("zero copy"),
+        true => Found::ok("supports zero copy for AF_XDP"),
+        false => Found::note("copy mode for AF_XDP").blocks("zero copy"),
     }]
 }
 
@@ -251,9 +251,9 @@ fn qstats(interface: &Interface) -> Vec<Found> {
         Err(unread) => return unread.unread(),
     };
     vec![match counts {
-        true => Found::ok("the driver counts for each queue"),
-        false => Found::note("the driver has no counters of queues that all drivers name alike")
-            .blocks("to compare nicctl's counters with the driver's without knowing the driver"),
+        true => Found::ok("the driver reports per-queue statistics"),
+        false => Found::note("the driver has no standard per-queue statistics")
+            .blocks("comparing nicctl's counters with the driver's"),
     }]
 }
 
@@ -286,17 +286,17 @@ fn interrupts(interface: &Interface) -> Vec<Found> {
         || !is_one
         || interrupts.values().any(|it| it.cpus() != first)
     {
-        return vec![Found::ok(
-            "queues are served by more than one CPU, or there is one of either",
-        )];
+        return vec![Found::ok("queues are spread over CPUs, or there is only one")];
     }
-    let found = Found::warning(format!("CPU {first} serves all {} interrupts", interrupts.len()))
-        .blocks("the use of more than one CPU");
+    let found = Found::warning(format!("CPU {first} handles all {} interrupts", interrupts.len()))
+        .blocks("using more than one CPU");
     let movable = interrupts.values().filter(|it| it.writable).zip(cpus.iter().cycle());
     let spread: Vec<String> =
         movable.map(|(it, cpu)| format!("irq.{}=cpus:{cpu}", it.number)).collect();
     vec![match spread.is_empty() {
-        true => found.fix("the kernel moves them itself, or nobody may: see the driver's manual"),
+        true => {
+            found.fix("the kernel manages them, or they are fixed: see the driver's documentation")
+        }
         false => found.fix(CommandLine::nicctl("set").on(interface.nic.name()).on_all(spread)),
     }]
 }
@@ -307,12 +307,12 @@ const LEGACY_MAX_SIZE: u32 = 65536;
 fn big_tcp(interface: &Interface) -> Vec<Found> {
     let link = &interface.nic.link;
     let Some(max) = link.tso_max_size else { return Vec::new() };
-    let can = format!("the device cuts packets of up to {max} bytes");
+    let can = format!("the device segments packets of up to {max} bytes");
     let is_on = [link.gso_max_size, link.gso_ipv4_max_size, link.gro_max_size]
         .map(|size| size.is_some_and(|size| size > LEGACY_MAX_SIZE));
     vec![match (max > LEGACY_MAX_SIZE, is_on) {
-        (false, _) => Found::note(can).blocks("BIG TCP on the way out"),
-        (true, [true, ..] | [_, true, _]) => Found::ok(format!("{can}, and TCP sends such")),
+        (false, _) => Found::note(can).blocks("BIG TCP for transmit"),
+        (true, [true, ..] | [_, true, _]) => Found::ok(format!("{can}, and TCP uses it")),
         (true, _) => Found::note(format!("off; {can}"))
             .blocks("TCP packets of more than 64 KiB")
             .fix(with_profile(interface, "big-tcp")),
@@ -326,15 +326,15 @@ fn udp_gso(interface: &Interface) -> Vec<Found> {
     let can_be = |name: &str| interface.nic.features.get(name).is_some_and(|f| !f.is_fixed());
     let checksums = ["tx-checksum-ip-generic", "tx-checksum-ipv4", "tx-checksum-ipv6"];
     vec![match (checksums.into_iter().any(is_on), is_on("tx-udp-segmentation")) {
-        (false, _) => Found::warning("the device does not sum up what is sent")
+        (false, _) => Found::warning("the device does not compute TX checksums")
             .blocks("TSO; and before Linux 6.11 UDP_SEGMENT of sockets (QUIC), which ends in EIO")
             .fix_if(
                 checksums.into_iter().any(can_be),
                 CommandLine::nicctl("set").on(interface.nic.name()).on("feature.tx=on"),
             ),
-        (true, false) => Found::note("tx-udp-segmentation is off: the kernel cuts datagrams")
+        (true, false) => Found::note("tx-udp-segmentation is off: the kernel segments datagrams")
             .fix_if(can_be("tx-udp-segmentation"), with_profile(interface, "udp-gso")),
-        (true, true) => Found::ok("the device cuts datagrams"),
+        (true, true) => Found::ok("the device segments datagrams"),
     }]
 }
 
@@ -344,7 +344,7 @@ fn with_profile(interface: &Interface, profile: &str) -> CommandLine {
 }
 
 fn unread_settings(interface: &Interface) -> Vec<Found> {
-    let note = |note: &String| Found::note(note).blocks("to show and set these");
+    let note = |note: &String| Found::note(note).blocks("showing and setting them");
     interface.survey.notes.iter().map(note).collect()
 }
 

@@ -113,10 +113,10 @@ fn journals(leftovers: &Leftovers) -> Vec<Found> {
     let damaged =
         damaged.iter().map(|refusal| refusal.found(Status::Warning).blocks("restore and detach"));
     let unwritable = unwritable.iter().map(|refusal| {
-        refusal.found(Status::Warning).blocks("set, apply, and what attach changes of settings")
+        refusal.found(Status::Warning).blocks("set, apply, and settings that attach changes")
     });
     let all: Vec<Found> = changed.iter().map(journal).chain(damaged).chain(unwritable).collect();
-    if all.is_empty() { vec![Found::ok("nicctl has changed no settings")] } else { all }
+    if all.is_empty() { vec![Found::ok("no settings changed by nicctl")] } else { all }
 }
 
 fn journal(entry: &Entry) -> Found {
@@ -126,28 +126,28 @@ fn journal(entry: &Entry) -> Found {
     let restore = CommandLine::nicctl("restore").on(name).in_netns(netns);
     match (presence, entry.phase) {
         (Presence::Unread(error), _) => {
-            Found::warning(format!("{settings} settings of {name}: it was not found, and {error}"))
-                .blocks("to know whether they can be given back")
-                .fix("look again; as root, it sees every network namespace")
+            Found::warning(format!("{settings} settings of {name}: not found, and {error}"))
+                .blocks("knowing whether they can be restored")
+                .fix("run it as root, which sees every network namespace")
         }
         (Presence::Gone, _) => {
-            Found::note(format!("{name} is no more, and its settings with it")).fix(clear_gone())
+            Found::note(format!("{name} is gone, and its settings with it")).fix(clear_gone())
         }
         (Presence::Unseen, _) => Found::note(format!(
-            "{settings} settings of {name}: it is in a network namespace that cannot be seen"
+            "{settings} settings of {name}: its network namespace is not visible from here"
         ))
-        .blocks("to give them back from here")
-        .fix(format!("if it is no more: {}", clear_gone().quoted())),
+        .blocks("restoring them from here")
+        .fix(format!("if it is gone: {}", clear_gone().quoted())),
         (Presence::There(_), Phase::Applied) => Found::ok(format!(
-            "{settings} settings of {name} ({owners}) can be given back: {restore}"
+            "{settings} settings of {name} ({owners}) can be restored: {restore}"
         )),
         (Presence::There(_), phase) => {
             let what = match phase {
-                Phase::Restoring => "giving them back",
+                Phase::Restoring => "restoring them",
                 _ => "changing them",
             };
             Found::warning(format!("{settings} settings of {name}: {what} was interrupted"))
-                .blocks("to know what they are: some are changed, some are not")
+                .blocks("knowing what they are: some are changed, some are not")
                 .fix(restore)
         }
     }
@@ -159,26 +159,22 @@ fn clear_gone() -> CommandLine {
 
 fn attachments(leftovers: &Leftovers) -> Vec<Found> {
     let gone = leftovers.gone.iter().map(|name| {
-        Found::note(format!("{name} is no more, with what was attached to it")).fix(clear_gone())
+        Found::note(format!("{name} is gone, with what was attached to it")).fix(clear_gone())
     });
     let half_made = (leftovers.half_made > 0).then(|| {
-        Found::note(format!("{} were interrupted half-way", leftovers.half_made))
-            .fix("the next attach or detach clears them away")
+        Found::note(format!("{} were interrupted", leftovers.half_made))
+            .fix("the next attach or detach removes them")
     });
     let unread = leftovers.unread.iter().map(|refusal| refusal.found(Status::Warning));
     let all: Vec<Found> = gone.chain(half_made).chain(unread).collect();
-    if all.is_empty() {
-        vec![Found::ok("nothing is left of interfaces that are gone")]
-    } else {
-        all
-    }
+    if all.is_empty() { vec![Found::ok("no leftovers of interfaces that are gone")] } else { all }
 }
 
 fn lent(leftovers: &Leftovers) -> Vec<Found> {
     let lent = leftovers.lent.iter().map(|loan| match loan {
         Ok([a, b]) => {
-            Found::warning(format!("{a} and {b} are where a bench that was killed took them"))
-                .blocks("to use them")
+            Found::warning(format!("{a} and {b} are still where a killed bench moved them"))
+                .blocks("using them")
                 .fix(CommandLine::nicctl("restore").on(a))
         }
         Err(refusal) => refusal.found(Status::Warning),
@@ -227,7 +223,7 @@ mod tests {
         let gone = first(entry(Presence::Gone, Phase::Applied));
         assert_eq!(gone, (Status::Note, "nicctl detach --gone".to_owned()));
         let unseen = first(entry(Presence::Unseen, Phase::Applied));
-        assert!(unseen.1.starts_with("if it is no more: `nicctl detach --gone`"), "{unseen:?}");
+        assert!(unseen.1.starts_with("if it is gone: `nicctl detach --gone`"), "{unseen:?}");
         let damaged = Leftovers { damaged: vec![Refusal::default()], ..Leftovers::default() };
         assert_eq!(first(damaged).0, Status::Warning);
     }

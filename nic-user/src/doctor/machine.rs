@@ -115,11 +115,11 @@ fn iommu_types(groups: &Path) -> io::Result<BTreeMap<String, usize>> {
 
 /// What came into the kernel when, of what nicctl uses and does without.
 const SINCE: &[(KernelVersion, &str)] = &[
-    (KernelVersion(6, 3), "drivers that say what they can do with XDP; BIG TCP for IPv4"),
+    (KernelVersion(6, 3), "XDP features reported by drivers; BIG TCP for IPv4"),
     (KernelVersion(6, 6), "TCX"),
-    (KernelVersion(6, 8), "lists of queues, NAPIs and page pools"),
-    (KernelVersion(6, 9), "statistics of queues that are the same for all drivers"),
-    (KernelVersion(6, 13), "settings of single NAPIs, irq-suspend-timeout"),
+    (KernelVersion(6, 8), "listing queues, NAPIs and page pools"),
+    (KernelVersion(6, 9), "standard per-queue statistics"),
+    (KernelVersion(6, 13), "per-NAPI settings, irq-suspend-timeout"),
     (KernelVersion(6, 14), "hds-thresh"),
 ];
 
@@ -144,7 +144,7 @@ const CHECKS: &[Check<Machine>] = &[
 fn kernel(machine: &Machine) -> Vec<Found> {
     let release = &machine.release;
     let Ok(version) = release.parse::<KernelVersion>() else {
-        return vec![Found::note(format!("{release:?} is no release that is known"))];
+        return vec![Found::note(format!("{release:?} is not a known release"))];
     };
     let newer = SINCE.iter().filter(|(since, _)| version < *since);
     let lacks: Vec<String> = newer.map(|(since, what)| format!("{what} ({since})")).collect();
@@ -155,13 +155,13 @@ fn kernel(machine: &Machine) -> Vec<Found> {
         (false, true) => Found::ok(format!("Linux {release}")),
         (false, false) => Found::note(format!("Linux {release}"))
             .blocks(lacks.join("; "))
-            .fix("a newer kernel, if that is needed"),
+            .fix("a newer kernel, if you need that"),
     }]
 }
 
 fn privileges(machine: &Machine) -> Vec<Found> {
     vec![match &machine.privileges {
-        None => Found::ok("programs may be loaded and attached"),
+        None => Found::ok("programs can be loaded and attached"),
         Some(refusal) => refusal.found(Status::Problem).blocks("attach"),
     }]
 }
@@ -179,15 +179,17 @@ fn programs(machine: &Machine) -> Vec<Found> {
                 Found::warning(format!("{name}: {error}")).blocks("forward --in-kernel")
             }
             _ => Found::problem(format!("{name}: {error}")).blocks("attach").fix(format!(
-                "see what the kernel says about BPF: {}",
+                "check the kernel's messages about BPF: {}",
                 CommandLine::other(&["bpftool", "feature", "probe"]).quoted()
             )),
         })
     });
     let failed: Vec<Found> = failed.collect();
     match (machine.programs.len(), failed.is_empty()) {
-        (0, _) => vec![Found::note("not tried, for lack of privileges")],
-        (loaded, true) => vec![Found::ok(format!("the kernel takes all {loaded}, frags included"))],
+        (0, _) => vec![Found::note("not tried: not privileged")],
+        (loaded, true) => {
+            vec![Found::ok(format!("the kernel accepts all {loaded}, including frags"))]
+        }
         (_, false) => failed,
     }
 }
@@ -198,26 +200,26 @@ fn btf(machine: &Machine) -> Vec<Found> {
         Err(unread) => return unread.unread(),
     };
     vec![match is_there {
-        true => Found::ok("the kernel tells its types"),
+        true => Found::ok("the kernel provides its types"),
         false => Found::note("/sys/kernel/btf/vmlinux does not exist")
-            .blocks("nothing of nicctl; tools that trace the kernel")
+            .blocks("not nicctl; tools that trace the kernel")
             .fix("a kernel with CONFIG_DEBUG_INFO_BTF"),
     }]
 }
 
 fn jit(machine: &Machine) -> Vec<Found> {
     let enabled = match machine.jit {
-        Some(0) => Found::warning("programs are interpreted")
-            .blocks("speed: every frame takes several times longer")
+        Some(0) => Found::warning("programs are interpreted, not compiled")
+            .blocks("speed: every frame costs several times more")
             .fix(CommandLine::other(&["sysctl", "net.core.bpf_jit_enable=1"])),
-        Some(_) => Found::ok("programs are compiled"),
-        None => Found::note("net.core.bpf_jit_enable is not to be seen")
-            .fix("run it in the first network namespace, which has it"),
+        Some(_) => Found::ok("programs are compiled (JIT)"),
+        None => Found::note("net.core.bpf_jit_enable is not visible from here")
+            .fix("run it in the initial network namespace"),
     };
     let hardened = (machine.jit_harden == Some(2)).then(|| {
-        Found::note("constants are blinded in programs of root, too").blocks("speed, a little").fix(
+        Found::note("constants are blinded even in root's programs").blocks("speed, a little").fix(
             format!(
-                "{}, if nobody needs it",
+                "{}, unless something needs it",
                 CommandLine::other(&["sysctl", "net.core.bpf_jit_harden=1"]).quoted()
             ),
         )
@@ -233,9 +235,9 @@ fn lockdown(machine: &Machine) -> Vec<Found> {
     vec![match mode {
         None | Some("none") => Found::ok("not locked down"),
         Some("confidentiality") => Found::note("lockdown=confidentiality")
-            .blocks("programs that read kernel memory, which nicctl's do not")
-            .fix("boot with lockdown=integrity, if others need it"),
-        Some(mode) => Found::ok(format!("lockdown={mode}, which has nothing against programs")),
+            .blocks("programs that read kernel memory; nicctl's do not")
+            .fix("boot with lockdown=integrity, if other tools need it"),
+        Some(mode) => Found::ok(format!("lockdown={mode}, which allows BPF programs")),
     }]
 }
 
@@ -254,8 +256,8 @@ fn tcx(machine: &Machine) -> Vec<Found> {
     match machine.tcx {
         Some(true) => vec![Found::ok("TC programs are links")],
         Some(false) => vec![
-            Found::note("the kernel has no TCX: TC programs become filters of a clsact qdisc")
-                .blocks("that they outlive another's `tc qdisc del`")
+            Found::note("the kernel has no TCX: TC programs are attached as clsact filters")
+                .blocks("surviving `tc qdisc del` by other tools")
                 .fix("Linux 6.6 or later"),
         ],
         None => Vec::new(),
@@ -264,10 +266,10 @@ fn tcx(machine: &Machine) -> Vec<Found> {
 
 fn af_xdp_sockets(machine: &Machine) -> Vec<Found> {
     match &machine.af_xdp {
-        Some(Ok(())) => vec![Found::ok("sockets can be opened")],
+        Some(Ok(())) => vec![Found::ok("AF_XDP sockets can be opened")],
         Some(Err(error)) => vec![
             Found::warning(format!("no socket: {error}"))
-                .blocks("whatever takes frames from the NIC through AF_XDP")
+                .blocks("anything that receives through AF_XDP")
                 .fix("root or CAP_NET_RAW, and a kernel with CONFIG_XDP_SOCKETS"),
         ],
         None => Vec::new(),
@@ -280,9 +282,9 @@ fn netdev(machine: &Machine) -> Vec<Found> {
         Err(unread) => return unread.unread(),
     };
     vec![match is_there {
-        true => Found::ok("drivers say what they can do with XDP"),
+        true => Found::ok("drivers report their XDP features"),
         false => Found::note("the kernel has no netdev family")
-            .blocks("to know beforehand what drivers can do with XDP: a table is used instead")
+            .blocks("knowing what drivers support: a built-in table is used instead")
             .fix("Linux 6.3 or later"),
     }]
 }
@@ -301,7 +303,7 @@ fn iommu(machine: &Machine) -> Vec<Found> {
     let amount = |kind: &str| types.get(kind).copied().unwrap_or_default();
     let all: usize = types.values().sum();
     vec![match (all, amount(STRICT)) {
-        (0, _) => Found::ok("none is in use: devices reach memory directly"),
+        (0, _) => Found::ok("not in use: devices access memory directly"),
         (_, 0) if amount(PASSTHROUGH) == all => Found::ok("passthrough"),
         (_, 0) => Found::ok(format!("lazy for {} of {all} groups of devices", amount(LAZY))),
         (_, strict) => strict_iommu(format!("strict for {strict} of {all} groups of devices")),
@@ -310,7 +312,7 @@ fn iommu(machine: &Machine) -> Vec<Found> {
 
 pub(super) fn strict_iommu(what: String) -> Found {
     Found::note(what)
-        .blocks("speed, where a driver maps each packet: a flush of the IOTLB for each")
+        .blocks("speed, where a driver maps each packet: an IOTLB flush per packet")
         .fix("boot with iommu.strict=0, or iommu.passthrough=1 if all devices are trusted")
 }
 
@@ -319,7 +321,7 @@ fn irqbalance(machine: &Machine) -> Vec<Found> {
         Err(unread) => return unread.unread(),
         Ok(None) => Found::ok("does not run"),
         Ok(Some(pid)) => Found::note(format!("runs (process {pid})"))
-            .blocks("that interrupts stay where `irq.N` puts them")
+            .blocks("keeping interrupts where `irq.N` puts them")
             .fix("stop it, or ban the interrupts: irqbalance --banirq=N"),
     }]
 }
@@ -411,7 +413,7 @@ mod tests {
             let findings = machine.examine().into_iter();
             let told: Vec<_> = findings.filter(|it| it.status != Status::Ok).collect();
             assert_eq!(told.len(), 1);
-            assert_eq!(told[0].found, "cannot be told: EIO");
+            assert_eq!(told[0].found, "unknown: EIO");
         }
     }
 
@@ -423,7 +425,7 @@ mod tests {
         };
         assert_eq!(kernel("6.14.0"), "");
         assert_eq!(kernel("6.13.7"), "hds-thresh (6.14)");
-        assert!(kernel("6.1.0").starts_with("drivers that say what they can do with XDP"));
+        assert!(kernel("6.1.0").starts_with("XDP features reported by drivers"));
     }
 
     #[test]

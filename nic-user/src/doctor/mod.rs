@@ -152,7 +152,7 @@ impl From<crate::netlink::Error> for Refusal {
 impl Refusal {
     /// Of what could not be read, and so may be there or not.
     fn unread(&self) -> Vec<Found> {
-        let what = format!("cannot be told: {}", self.what);
+        let what = format!("unknown: {}", self.what);
         vec![Found { fix: self.fix.clone(), ..Found::new(Status::Note, what) }]
     }
 

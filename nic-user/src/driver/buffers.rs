@@ -52,20 +52,21 @@ impl Default for Layout {
 impl Layout {
     /// Refuses what the kernel would, with the reason (`xdp_umem_reg`, net/xdp/xdp_umem.c).
     fn check(&self) -> Result<()> {
-        let fail = |why: String| Err(Error::usage(format!("cannot make buffers: {why}")));
+        let fail = |why: String| Err(Error::usage(format!("invalid UMEM layout: {why}")));
         let &Self { frames, frame_size, headroom, copy_size, .. } = self;
         if !matches!(frame_size, 2048 | 4096) {
-            return fail(format!("frames of {frame_size} bytes; the kernel takes 2048 or 4096"));
+            return fail(format!("frames of {frame_size} bytes; the kernel supports 2048 or 4096"));
         }
         if frames == 0 {
             return fail("no frames".into());
         }
         if headroom >= frame_size - KERNEL_HEADROOM {
-            return fail(format!("a headroom of {headroom} bytes leaves nothing of {frame_size}"));
+            return fail(format!("a headroom of {headroom} bytes leaves no room in {frame_size}"));
         }
         if !copy_size.is_power_of_two() || copy_size > frame_size {
             return fail(format!(
-                "buffers of {copy_size} bytes; it has to be a power of two up to {frame_size}"
+                "copy buffers of {copy_size} bytes; the size must be a power of two up to \
+                 {frame_size}"
             ));
         }
         Ok(())
@@ -171,9 +172,9 @@ mod tests {
     fn what_the_kernel_would_refuse_is_refused_with_the_reason() {
         let good = Layout::default();
         let cases = [
-            (Layout { frame_size: 1024, ..good }, "1024 bytes; the kernel takes 2048 or 4096"),
+            (Layout { frame_size: 1024, ..good }, "1024 bytes; the kernel supports 2048 or 4096"),
             (Layout { frames: 0, ..good }, "no frames"),
-            (Layout { headroom: 1792, ..good }, "leaves nothing of 2048"),
+            (Layout { headroom: 1792, ..good }, "leaves no room in 2048"),
             (Layout { copy_size: 300, ..good }, "power of two"),
         ];
         for (layout, why) in cases {

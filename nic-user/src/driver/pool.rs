@@ -130,8 +130,8 @@ impl Pool {
         let chunks = region.len().checked_div(chunk_size).unwrap_or_default();
         if !chunk_size.is_power_of_two() || chunks > MAX_CHUNKS {
             return Err(Error::usage(format!(
-                "{} bytes cannot be cut into chunks of {chunk_size} bytes: that has to be a power \
-                 of two",
+                "{} bytes cannot be divided into chunks of {chunk_size} bytes, which must be a \
+                 power of two",
                 region.len()
             )));
         }
@@ -210,7 +210,7 @@ impl Pool {
     pub(super) fn borrower(&self) -> Result<Borrower> {
         let last = &self.local().last_borrower;
         let next = last.get().checked_add(1);
-        let next = next.ok_or_else(|| Error::failed("too many sockets used one memory"))?;
+        let next = next.ok_or_else(|| Error::failed("too many sockets shared one UMEM"))?;
         last.set(next);
         Ok(Borrower(next))
     }

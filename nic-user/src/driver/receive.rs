@@ -65,9 +65,9 @@ impl Builder {
         let size = buffers.layout().copy_size;
         if u32::from(largest) > size {
             return Err(Error::usage(format!(
-                "the policy copies up to {largest} bytes, the buffers have {size}"
+                "the policy copies up to {largest} bytes, but copy buffers have {size}"
             ))
-            .with_fix("make buffers with a larger copy size"));
+            .with_fix("create the UMEM with a larger copy size"));
         }
         Ok(Self { building, buffers: Rc::clone(buffers), built: Built::default() })
     }

@@ -37,7 +37,7 @@ impl Memory {
         Self::map(huge, libc::MAP_HUGETLB, Pages::Huge)
             .or_else(|_| Self::map(huge, 0, Pages::Normal))
             .inspect(Self::advise)
-            .map_err(|error| Error::io(format_args!("get {len} bytes of memory"), &error))
+            .map_err(|error| Error::io(format_args!("allocate {len} bytes of memory"), &error))
     }
 
     fn map(len: usize, flags: libc::c_int, pages: Pages) -> io::Result<Self> {
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn too_much_memory_is_an_error() {
         let error = Memory::new(1 << 60).unwrap_err();
-        assert!(error.to_string().contains("get 1152921504606846976 bytes"), "{error}");
+        assert!(error.to_string().contains("allocate 1152921504606846976 bytes"), "{error}");
     }
 
     #[test]

@@ -129,7 +129,7 @@ impl Routing {
 }
 
 fn in_asking(error: netlink::Error) -> Error {
-    error.while_doing("ask for routes")
+    error.while_doing("look up routes")
 }
 
 impl Forwarder for InKernel {
@@ -162,7 +162,7 @@ impl Forwarder for InKernel {
         [0, 1].map(|from| {
             let unknown = match self.programs.counts_not_taken(from) {
                 true => "",
-                false => ", and whether the other interface took a frame is not known",
+                false => ", and whether the other interface accepted a frame is unknown",
             };
             format!("{} XDP{unknown}", modes[from].name())
         })

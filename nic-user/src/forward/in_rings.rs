@@ -164,7 +164,7 @@ impl InRings {
         match self.ends.iter().find(|end| !end.port.is_steered()) {
             None => Ok(()),
             Some(End { name, .. }) => Err(Error::failed(format!(
-                "the programs were detached from {name} meanwhile, and its frames go to the kernel"
+                "the programs were detached from {name}, and its frames go to the kernel"
             ))
             .with_fix("start forward again")),
         }
@@ -265,7 +265,7 @@ impl Forwarder for InRings {
             Some(queue) => {
                 let queues = count(end.port.queues());
                 match &self.no_zero_copy {
-                    Some(why) => format!("rings of {queues}, copy (both as one: {why})"),
+                    Some(why) => format!("rings of {queues}, copy (on both: {why})"),
                     None => format!("rings of {queues}, {}", queue.access()),
                 }
             }

@@ -104,8 +104,8 @@ impl Drops {
         } = *self;
         [
             ("missed", missed),
-            ("without room to send", no_room),
-            ("not taken by the other interface", not_taken),
+            ("with the TX ring full", no_room),
+            ("rejected by the other interface", not_taken),
             ("too long", too_long),
             ("malformed", malformed),
             ("for other stations", not_ours),

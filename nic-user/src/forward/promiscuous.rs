@@ -20,9 +20,8 @@ pub struct Promiscuous {
 impl Promiscuous {
     /// Makes an interface of the present network namespace promiscuous.
     pub fn new(nic: &Nic) -> Result<Self> {
-        let socket = join(nic.ifindex()).map_err(|error| {
-            Error::io(format_args!("take frames for all stations at {}", nic.name()), &error)
-        })?;
+        let socket = join(nic.ifindex())
+            .map_err(|error| Error::io(format_args!("make {} promiscuous", nic.name()), &error))?;
         Ok(Self { _socket: socket })
     }
 }

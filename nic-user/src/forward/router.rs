@@ -64,7 +64,7 @@ impl Router {
     /// Between these interfaces of the present network namespace.
     pub fn new(nics: [&Nic; 2]) -> Result<Self> {
         let around = Surroundings::of(nics)?;
-        let routes = Routes::open().map_err(|error| error.while_doing("ask for routes"))?;
+        let routes = Routes::open().map_err(|error| error.while_doing("look up routes"))?;
         Ok(Self { routes, around, known: HashMap::new(), now: Instant::now() })
     }
 
@@ -72,7 +72,7 @@ impl Router {
     pub fn local_addresses(&mut self) -> Result<Vec<IpAddr>> {
         self.routes
             .local_addresses()
-            .map_err(|error| error.while_doing("ask for this host's addresses"))
+            .map_err(|error| error.while_doing("read this host's addresses"))
     }
 
     /// Forgets what the kernel said if anything has changed since, or some time has passed.

@@ -107,8 +107,7 @@ impl Surroundings {
 impl Asked {
     /// The interfaces of these indices, once of these names, and the host.
     fn now(&mut self, ends: [(u32, &str); 2]) -> Result<Now> {
-        let rules =
-            self.routes.rules().map_err(|error| error.while_doing("ask for rules of routing"))?;
+        let rules = self.routes.rules().map_err(|error| error.while_doing("read routing rules"))?;
         let [first, second] = ends.map(|(ifindex, name)| self.end(ifindex, name));
         let ends = [first?, second?];
         let routes_ipv4 = routes_ipv4() && !is_on("ipv4/ip_forward_use_pmtu");
@@ -160,7 +159,7 @@ pub fn ethernet_address(link: &LinkInfo) -> Result<[u8; 6]> {
             link.name
         ))
         .with_fix(format!(
-            "let the kernel route to it: {}",
+            "let the kernel route there: {}",
             CommandLine::networking(&["sysctl", "-w", "net.ipv4.ip_forward=1"]).quoted()
         ))
     })

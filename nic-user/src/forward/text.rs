@@ -104,14 +104,14 @@ mod tests {
         FROM  PACKETS       BYTES  FORWARDED  TO THE STACK  DROPPED
         eth0  1234567  1800000000    1234560             0        7
         eth1        0           0          0             0        0
-        eth0            5 without room to send, 2 without route
+        eth0            5 with the TX ring full, 2 without route
         ");
         insta::assert_snapshot!(text(false), @r"
         after 2.5 s
         FROM  PACKETS    BYTES  FORWARDED  TO THE STACK  DROPPED
         eth0   1.23 M  1.80 GB     1.23 M             0        7
         eth1        0      0 B          0             0        0
-        eth0            5 without room to send, 2 without route
+        eth0            5 with the TX ring full, 2 without route
         ");
     }
 }

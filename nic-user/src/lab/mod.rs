@@ -84,7 +84,7 @@ impl Lab {
                 links.move_as(first, a.netns.as_fd(), "nic-a")?;
                 links.move_as(second, b.netns.as_fd(), "nic-b")
             });
-            moved.map_err(|error| error.while_doing("move network cards into a lab"))
+            moved.map_err(|error| error.while_doing("move interfaces into a lab"))
         })
     }
 
@@ -266,7 +266,7 @@ impl Host {
             if Instant::now() > deadline {
                 let (interface, seconds) = (&self.interface, PATIENCE.as_secs());
                 return Err(Error::failed(format!(
-                    "make a lab: {interface} is still without carrier after {seconds} s"
+                    "make a lab: {interface} has no carrier after {seconds} s"
                 )));
             }
             thread::yield_now();

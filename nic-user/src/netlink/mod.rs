@@ -67,7 +67,7 @@ impl Error {
     /// error number says, it says nothing about an interface.
     pub fn unanswered(error: &io::Error) -> Self {
         let errno = error.raw_os_error().unwrap_or(libc::EIO);
-        Self { answered: false, ..Self::new(errno, "the kernel could not be asked") }
+        Self { answered: false, ..Self::new(errno, "the request could not be sent") }
     }
 
     /// Whether the driver, or the kernel, has no such thing. Every other refusal says only that it

@@ -59,7 +59,7 @@ impl Socket {
                 return Ok(reply);
             }
         }
-        Err(Error::new(libc::EINTR, "the list changed each time while it was read"))
+        Err(Error::new(libc::EINTR, "the list kept changing while it was read"))
     }
 
     fn send(&mut self, kind: u16, flags: i32, payload: &[u8]) -> Result<u32> {
@@ -153,7 +153,7 @@ impl Message<'_> {
             // Nothing but its end is promised of a dump.
             return match self.kind {
                 libc::NLMSG_DONE => Ok(None),
-                _ => Err(Error::malformed("acknowledgement without a code")),
+                _ => Err(Error::malformed("acknowledgement without an error code")),
             };
         };
         let attributes = self.extended_acknowledgement(rest).unwrap_or_default();

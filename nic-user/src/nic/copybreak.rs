@@ -92,9 +92,9 @@ const fn row(
     CopybreakFacts { driver, rx, note, source }
 }
 
-const INTEL_NOTE: &str = "packets up to its 256-byte header buffer are copied whole, of larger \
-                          ones the headers";
-const SOFTWARE_NOTE: &str = "its packets are made by other software, not received into buffers";
+const INTEL_NOTE: &str = "packets up to its 256-byte header buffer are copied whole; of larger \
+                          ones, the headers";
+const SOFTWARE_NOTE: &str = "its packets come from other software, not from a receive ring";
 
 /// 0 where the architecture's asm/processor.h says so, because unaligned access is cheap there.
 const NET_IP_ALIGN: u64 = if cfg!(any(
@@ -163,13 +163,13 @@ pub const COPYBREAK: &[CopybreakFacts] = &[
     row(
         "hns3",
         tunable(0),
-        "off by default; fragments whose page can not be used again",
+        "off by default; fragments whose page cannot be reused",
         "drivers/net/ethernet/hisilicon/hns3/hns3_ethtool.c hns3_set_tunable",
     ),
     row(
         "bnxt_en",
         Copybreak::Tunable { default: 256, min: None, max: Some(1024) },
-        "fixed by the driver before its tunable came",
+        "fixed by the driver before it became tunable",
         "drivers/net/ethernet/broadcom/bnxt/bnxt.h BNXT_DEFAULT_RX_COPYBREAK",
     ),
     row(
@@ -217,14 +217,13 @@ pub const COPYBREAK: &[CopybreakFacts] = &[
     row(
         "virtio_net",
         Copybreak::Fixed(128),
-        "a packet that fits is copied whole, of a larger one the Ethernet header",
+        "a packet that fits is copied whole; of a larger one, the Ethernet header",
         "drivers/net/virtio_net.c GOOD_COPY_LEN, page_to_skb",
     ),
     row(
         "mlx5_core",
         Copybreak::None,
-        "packets are built where they were received; of those in several pieces it copies the \
-         headers, 256 bytes",
+        "packets are built in place; of those in several pieces, the headers are copied, 256 bytes",
         "drivers/net/ethernet/mellanox/mlx5/core/en.h MLX5E_RX_MAX_HEAD",
     ),
     row("igb", Copybreak::Fixed(256), INTEL_NOTE, "drivers/net/ethernet/intel/igb IGB_RX_HDR_LEN"),

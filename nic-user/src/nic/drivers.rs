@@ -162,7 +162,7 @@ pub const DRIVERS: &[DriverFacts] = &[
         better_on: &[GRO],
         warning: Some(
             "its peer loses segmentation offload while a native program is attached; bulk TCP \
-             through it gets several times slower",
+             through it becomes several times slower",
         ),
         source: "drivers/net/veth.c veth_xdp_set (the MTU is the peer's); 7cda76d858a4 (frags); \
                  xdp-tutorial#292 (45 to 8 Gbit/s)",
@@ -184,8 +184,7 @@ pub const DRIVERS: &[DriverFacts] = &[
         driver: "tun",
         native_since: v(4, 14),
         warning: Some(
-            "frames that do not fit into a page, and all of a tun (not tap) device, go the \
-             generic way",
+            "frames larger than a page, and all frames of a tun (not tap) device, use generic XDP",
         ),
         source: "drivers/net/tun.c tun_xdp_set, tun_can_build_skb, tun_net_initialize",
         ..PLAIN
@@ -244,7 +243,7 @@ pub const DRIVERS: &[DriverFacts] = &[
         single_buffer_mtu: MtuLimit::Bytes(3050),
         must_be_off: &[LRO],
         queues: QueueRule::CpusAtMost { cpus: 128, since: KernelVersion(5, 16) },
-        warning: Some("it refuses XDP with SR-IOV or DCB turned on"),
+        warning: Some("it refuses XDP with SR-IOV or DCB on"),
         source: "drivers/net/ethernet/intel/ixgbe/ixgbe_main.c ixgbe_xdp_setup; 4fe815850bdc \
                  (CPUs); cilium#14648, katran#84",
         ..PLAIN

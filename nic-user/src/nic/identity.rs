@@ -38,11 +38,12 @@ impl InterfaceId {
 }
 
 fn unidentified(name: &str, error: &std::io::Error) -> Error {
-    let action = format!("tell {name} from other interfaces");
+    let action = format!("identify {name}");
     match error.raw_os_error() {
         Some(libc::ENOENT | libc::ENODEV) => Error::not_found(format!("{action}: it is gone")),
-        _ => Error::io(action, error)
-            .with_fix("mount sysfs of its network namespace on /sys, or run it with CAP_SYS_ADMIN"),
+        _ => Error::io(action, error).with_fix(
+            "mount its network namespace's sysfs on /sys, or run nicctl with CAP_SYS_ADMIN",
+        ),
     }
 }
 

@@ -83,7 +83,7 @@ impl Nic {
 
     /// Adds what the driver says to what rtnetlink says.
     pub fn of(link: LinkInfo) -> Result<Self> {
-        let action = format_args!("ask the driver of {}", link.name);
+        let action = format_args!("query the driver of {}", link.name);
         Self::ask(link.clone()).map_err(|error| gone_or(error, &link, action))
     }
 
@@ -208,7 +208,7 @@ fn open(action: std::fmt::Arguments<'_>) -> Result<Links> {
 }
 
 fn not_found(name: &InterfaceName, links: &mut Links) -> Error {
-    let error = Error::not_found(format!("no interface is called {name}"));
+    let error = Error::not_found(format!("there is no interface {name}"));
     let links = links.all().unwrap_or_default();
     match name::nearest(name.as_str(), links.iter().map(|link| link.name.as_str())) {
         Some(nearest) => error.with_fix(format!("did you mean {nearest}?")),
@@ -240,7 +240,7 @@ mod tests {
     fn an_unknown_name_is_not_found_and_a_near_one_suggested() {
         let error = Nic::by_name(&name("lo0")).unwrap_err();
         assert_eq!(error.kind(), Kind::NotFound);
-        assert_eq!(error.to_string(), "no interface is called lo0");
+        assert_eq!(error.to_string(), "there is no interface lo0");
         assert_eq!(error.fix(), Some("did you mean lo?"));
     }
 

@@ -59,8 +59,8 @@ pub struct Cost {
 /// Kinds on which XDP costs more than what it counts is worth, unless that is asked for.
 pub const COSTS: &[Cost] = &[Cost {
     kind: "veth",
-    why: "bulk TCP through a veth keeps its rate with TC programs alone, 0.80 of it with generic and \
-          0.35 with native XDP, which takes segmentation offload from its peer",
+    why: "bulk TCP through a veth keeps its rate with TC programs alone, but only 0.80 of it with \
+          generic and 0.35 with native XDP, which disables segmentation offload on its peer",
     source: "docs/performance.md, bench modes (AMD EPYC, Linux 6.18, medians of 7 rounds); \
              drivers/net/veth.c veth_xdp_set",
 }];
@@ -76,7 +76,7 @@ pub fn why_tc_alone(nic: &Nic) -> Option<String> {
     }
     (!preflight::may_run_natively(nic)).then(|| {
         format!(
-            "{} does not run XDP natively, and with generic XDP the kernel merges no packets (GRO)",
+            "{} has no native XDP, and with generic XDP the kernel merges no packets (GRO)",
             nic.name()
         )
     })

@@ -48,10 +48,10 @@ fn defect(name: &[u8]) -> Option<String> {
     }
     if name.len() > InterfaceName::MAX_LEN {
         let max = InterfaceName::MAX_LEN;
-        return Some(format!("is {} bytes long; at most {max} are possible", name.len()));
+        return Some(format!("is {} bytes long; the maximum is {max}", name.len()));
     }
     if matches!(name, b"." | b"..") {
-        return Some("is a directory's name".to_owned());
+        return Some("is the name of a directory".to_owned());
     }
     name.iter().find_map(|byte| match byte {
         b'/' => Some("contains a slash".to_owned()),
@@ -142,16 +142,13 @@ mod tests {
         assert_eq!(refusal(""), "interface name \"\" is empty");
         assert_eq!(
             refusal("x".repeat(128)),
-            format!(
-                "interface name \"{}\" is 128 bytes long; at most 127 are possible",
-                "x".repeat(128)
-            )
+            format!("interface name \"{}\" is 128 bytes long; the maximum is 127", "x".repeat(128))
         );
         assert_eq!(refusal("a/b"), "interface name \"a/b\" contains a slash");
         assert_eq!(refusal("eth0 "), "interface name \"eth0 \" contains white space");
         assert_eq!(refusal("eth0:1"), "interface name \"eth0:1\" contains a colon");
         assert_eq!(refusal("a\0b"), "interface name \"a\\0b\" contains a NUL");
-        assert_eq!(refusal(".."), "interface name \"..\" is a directory's name");
+        assert_eq!(refusal(".."), "interface name \"..\" is the name of a directory");
     }
 
     #[test]

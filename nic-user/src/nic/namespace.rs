@@ -40,7 +40,7 @@ impl NetNs {
     /// The namespace of the first process, where the kernel puts network cards whose namespace
     /// ends.
     pub fn first() -> Result<Self> {
-        Self::open(Path::new("/proc/1/ns/net"), "the first network namespace".to_owned())
+        Self::open(Path::new("/proc/1/ns/net"), "the initial network namespace".to_owned())
     }
 
     /// The namespace that `ip netns` calls `name`.
@@ -48,13 +48,15 @@ impl NetNs {
         let bytes = netlink::name::bytes(name);
         let is_path = bytes.iter().any(|byte| matches!(byte, b'/' | b'\0'));
         if is_path || matches!(&bytes[..], b"" | b"." | b"..") {
-            return Err(Error::usage(format!("network namespace name {name:?} is not possible")));
+            return Err(Error::usage(format!(
+                "{name:?} is not a valid name of a network namespace"
+            )));
         }
         let path = named_path(name);
         match Self::called(name)? {
             Some(namespace) => Ok(namespace),
             None if !path.exists() => Err(unknown(name, &path)),
-            None => Err(Error::failed(format!("{} is only an empty file", label(name))).with_fix(
+            None => Err(Error::failed(format!("{} is just an empty file", label(name))).with_fix(
                 CommandLine::other(&["ip", "netns", "delete"])
                     .on(name)
                     .and(&CommandLine::other(&["ip", "netns", "add"]).on(name)),
@@ -113,7 +115,7 @@ impl NetNs {
         }
         setns(&self.file, CloneFlags::CLONE_NEWNET).map_err(|error| {
             Error::io(format!("enter {}", self.label), &error.into())
-                .with_fix_if_not_permitted("it takes root, or CAP_SYS_ADMIN")
+                .with_fix_if_not_permitted("run it as root or with CAP_SYS_ADMIN")
         })
     }
 
@@ -158,7 +160,7 @@ impl AsFd for NetNs {
 
 /// The cookie of the calling thread's network namespace. Since Linux 5.14.
 pub fn current_cookie() -> Result<u64> {
-    let action = "read the number of the network namespace";
+    let action = "read the cookie of the network namespace";
     let socket = std::os::unix::net::UnixDatagram::unbound().map_err(|e| Error::io(action, &e))?;
     let mut cookie = 0_u64;
     let mut len = size_of::<u64>() as libc::socklen_t;
@@ -317,13 +319,13 @@ pub(crate) fn named_path(name: &str) -> PathBuf {
 
 fn unknown(name: &str, path: &Path) -> Error {
     let error = Error::not_found(format!(
-        "no network namespace is called {name}: {} does not exist",
+        "there is no network namespace {name}: {} does not exist",
         path.display()
     ));
     match named_namespaces() {
         Err(_) => error,
-        Ok(names) if names.is_empty() => error.with_fix(format!("{NAMED_DIR} has none at all")),
-        Ok(names) => error.with_fix(format!("there are: {}", names.join(", "))),
+        Ok(names) if names.is_empty() => error.with_fix(format!("{NAMED_DIR} has none")),
+        Ok(names) => error.with_fix(format!("available: {}", names.join(", "))),
     }
 }
 
@@ -338,7 +340,7 @@ mod tests {
         assert_eq!(error.kind(), Kind::NotFound);
         assert_eq!(
             error.to_string(),
-            "no network namespace is called nic-none: /run/netns/nic-none does not exist"
+            "there is no network namespace nic-none: /run/netns/nic-none does not exist"
         );
         assert!(error.fix().is_some());
     }

@@ -153,7 +153,7 @@ fn offload_finding(nic: &Nic) -> Option<Finding> {
         .map_or_else(|| nic.driver_name() == Some("nfp"), |features| features.offload());
     (!offloads).then(|| Finding {
         blocks: true,
-        what: format!("{} does not run XDP programs in the device", described(nic)),
+        what: format!("{} has no XDP offload", described(nic)),
         fix: format!("{}, or {}", in_mode(nic, "native"), generic(nic)),
         remedy: Vec::new(),
     })
@@ -184,7 +184,7 @@ fn native_findings(nic: &Nic, machine: Machine) -> Vec<Finding> {
 }
 
 fn not_native(nic: &Nic) -> Finding {
-    let what = format!("{} does not run XDP natively", described(nic));
+    let what = format!("{} has no native XDP", described(nic));
     let can_have_more = nic.channels.is_some_and(|it| it.current.rx < it.max.rx);
     let (what, fix) = match nic.peer() {
         // drivers/net/veth.c veth_set_xdp_features
@@ -192,7 +192,7 @@ fn not_native(nic: &Nic) -> Finding {
             format!("{what} with fewer receive queues than its peer has transmit queues"),
             match can_have_more {
                 true => format!(
-                    "give it more: {}; or {}",
+                    "add queues: {}; or {}",
                     set(nic, &["channels.rx=max"]).quoted(),
                     generic(nic)
                 ),
@@ -244,7 +244,7 @@ fn mtu_finding(nic: &Nic, machine: Machine) -> Option<Finding> {
     Some(Finding {
         // For a driver without a row the limit is a guess.
         blocks: known(nic).is_some(),
-        what: format!("MTU {mtu} is more than {driver} takes with XDP: {limit}"),
+        what: format!("MTU {mtu} exceeds the maximum of {driver} for XDP, {limit}"),
         fix: match nic.peer() {
             Some(_) => generic(nic),
             None => format!("{less}, or {}", generic(nic)),
@@ -256,7 +256,7 @@ fn mtu_finding(nic: &Nic, machine: Machine) -> Option<Finding> {
 fn split_finding(nic: &Nic, machine: Machine) -> Option<Finding> {
     (nic.splits_headers && !takes_native_frags(nic, machine)).then(|| Finding {
         blocks: true,
-        what: format!("{} takes no XDP program that reads split headers", described(nic)),
+        what: format!("{} does not support XDP with split headers", described(nic)),
         fix: format!("{}, or {}", set(nic, &["ring.tcp-data-split=off"]).quoted(), generic(nic)),
         remedy: Vec::new(),
     })
@@ -287,14 +287,14 @@ fn offload_is_on(nic: &Nic, feature: &str) -> Option<Finding> {
     }
     let fix = if state.is_fixed() {
         format!(
-            "{feature} is [fixed]: turn it off on the host's side (QEMU: guest_tso4=off, \
-             guest_tso6=off, guest_ufo=off), or {}",
+            "{feature} is [fixed]: turn it off on the host (QEMU: guest_tso4=off, guest_tso6=off, \
+             guest_ufo=off), or {}",
             generic(nic)
         )
     } else {
         set(nic, &[&format!("feature.{feature}=off")]).to_string()
     };
-    let what = format!("{driver} can not run XDP with {feature} on");
+    let what = format!("{driver} cannot run XDP with {feature} on");
     let remedy = if state.is_fixed() { Vec::new() } else { vec![off(feature)] };
     Some(Finding { blocks: true, what, fix, remedy })
 }
@@ -304,7 +304,7 @@ fn offload_is_off(nic: &Nic, feature: &str) -> Option<Finding> {
     Some(Finding {
         blocks: false,
         what: format!(
-            "{} has {feature} off: the stack gets every segment by itself",
+            "{} has {feature} off: the stack gets every segment separately",
             described(nic)
         ),
         fix: set(nic, &[&format!("feature.{feature}=on")]).to_string(),
@@ -326,7 +326,7 @@ fn queue_finding(nic: &Nic, rule: QueueRule, machine: Machine) -> Option<Finding
         QueueRule::HalfOfEach if current.rx != current.tx || current.tx > max.tx / 2 => {
             let half = (max.tx / 2).min(max.rx);
             let what = format!(
-                "{driver} needs as many receive as transmit queues for XDP, and half of {} free; \
+                "{driver} needs equal receive and transmit queues for XDP, and half of {} free; \
                  {} and {} are in use",
                 max.tx, current.rx, current.tx
             );
@@ -342,13 +342,13 @@ fn queue_finding(nic: &Nic, rule: QueueRule, machine: Machine) -> Option<Finding
         {
             let wanted = current.combined.saturating_add(machine.cpus);
             let blocks = machine.kernel < KernelVersion(5, 13);
-            let effect = if blocks { "refuses XDP" } else { "sends from XDP under a lock" };
+            let effect = if blocks { "refuses XDP" } else { "takes a lock to send from XDP" };
             let what = format!(
-                "{driver} {effect}: it wants {wanted} queue pairs ({} in use and one a CPU), and \
-                 has {}",
+                "{driver} {effect}: it needs {wanted} queue pairs ({} in use and one per CPU), \
+                 and has {}",
                 current.combined, max.combined
             );
-            let fix = format!("give the machine {wanted} queue pairs on the host's side");
+            let fix = format!("give the machine {wanted} queue pairs on the host");
             Some(Finding { blocks, what, fix, remedy: Vec::new() })
         }
         QueueRule::CpusAtMost { cpus, since } => {
@@ -451,7 +451,7 @@ mod tests {
     fn an_mtu_over_the_limit_names_both() {
         let [(blocks, what, fix)] = &native(&nic("ixgbevf", 9000), MACHINE)[..] else { panic!() };
         assert!(blocks);
-        assert_eq!(what, "MTU 9000 is more than eth0 (ixgbevf) takes with XDP: 3050");
+        assert_eq!(what, "MTU 9000 exceeds the maximum of eth0 (ixgbevf) for XDP, 3050");
         assert_eq!(fix, "`nicctl set eth0 link.mtu=3050`, or `nicctl attach eth0 --mode generic`");
         assert_eq!(native(&nic("ixgbevf", 3050), MACHINE), []);
     }
@@ -469,7 +469,7 @@ mod tests {
     #[test]
     fn a_driver_without_native_xdp_leaves_generic() {
         let [(true, what, fix)] = &native(&nic("e1000e", 1500), MACHINE)[..] else { panic!() };
-        assert_eq!(what, "eth0 (e1000e) does not run XDP natively");
+        assert_eq!(what, "eth0 (e1000e) has no native XDP");
         assert_eq!(fix, "`nicctl attach eth0 --mode generic`");
         // It has it since 6.6, and this is 6.1.
         assert!(native(&nic("vmxnet3", 1500), MACHINE)[0].0);
@@ -479,7 +479,7 @@ mod tests {
     fn a_fixed_offload_is_the_hosts() {
         let nic = combined(with_feature(nic("virtio_net", 1500), "rx-gro-hw", true), 1, 16);
         let [(true, what, fix)] = &native(&nic, MACHINE)[..] else { panic!() };
-        assert_eq!(what, "eth0 (virtio_net) can not run XDP with rx-gro-hw on");
+        assert_eq!(what, "eth0 (virtio_net) cannot run XDP with rx-gro-hw on");
         assert!(fix.contains("[fixed]") && fix.contains("--mode generic"), "{fix}");
     }
 
@@ -508,7 +508,7 @@ mod tests {
         let nic = combined(nic("virtio_net", 1500), 4, 4);
         let [(false, what, _)] = &native(&nic, MACHINE)[..] else { panic!() };
         assert!(
-            what.contains("wants 12 queue pairs (4 in use and one a CPU), and has 4"),
+            what.contains("needs 12 queue pairs (4 in use and one per CPU), and has 4"),
             "{what}"
         );
         let older = Machine { kernel: KernelVersion(5, 10), ..MACHINE };
@@ -537,7 +537,7 @@ mod tests {
     #[test]
     fn hardly_any_device_runs_programs_itself() {
         let findings = findings_on(&nic("igb", 1500), XdpMode::Offload, MACHINE);
-        assert!(findings[0].blocks && findings[0].what.contains("in the device"));
+        assert!(findings[0].blocks && findings[0].what.contains("has no XDP offload"));
         assert_eq!(findings_on(&nic("nfp", 1500), XdpMode::Offload, MACHINE), []);
     }
 

@@ -78,7 +78,7 @@ pub fn resolve(named: &LinkInfo, links: &[LinkInfo]) -> Result<Resolved> {
     let mut resolved = Resolved { targets: Vec::new(), steps: Vec::new() };
     descend(named, links, &mut BTreeSet::new(), &mut resolved)?;
     if resolved.targets.is_empty() {
-        return Err(Error::failed(format!("{} has only itself below it", named.name))
+        return Err(Error::failed(format!("{} is stacked on itself", named.name))
             .with_fix("the interfaces changed while they were read; try again"));
     }
     Ok(resolved)
@@ -116,7 +116,7 @@ fn ports<'a>(link: &LinkInfo, links: &'a [LinkInfo]) -> Result<Vec<&'a LinkInfo>
     if ports.is_empty() {
         let (name, kind) = (&link.name, link.kind.as_deref().unwrap_or_default());
         return Err(Error::failed(format!("{name} is a {kind} without ports"))
-            .with_fix("name the interface that the frames come through, or give it a port"));
+            .with_fix("name the interface that frames arrive on, or give it a port"));
     }
     Ok(ports)
 }
@@ -125,7 +125,7 @@ fn parent<'a>(link: &LinkInfo, links: &'a [LinkInfo]) -> Result<&'a LinkInfo> {
     let name = &link.name;
     let lower = link
         .lower
-        .ok_or_else(|| Error::failed(format!("{name} is a VLAN, but not of which interface")))?;
+        .ok_or_else(|| Error::failed(format!("{name} is a VLAN of an unknown interface")))?;
     if lower.netnsid.is_some() {
         return Err(Error::failed(format!(
             "{name} is a VLAN of an interface in another network namespace"
@@ -223,7 +223,7 @@ mod tests {
     fn a_loop_ends() {
         let links = [vlan(2, "a", 3), vlan(3, "b", 2)];
         let error = resolve(&links[0], &links).unwrap_err();
-        assert_eq!(error.to_string(), "a has only itself below it");
+        assert_eq!(error.to_string(), "a is stacked on itself");
     }
 
     #[test]

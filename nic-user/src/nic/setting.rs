@@ -92,10 +92,10 @@ impl FromStr for Group {
     fn from_str(text: &str) -> Result<Self> {
         Self::ALL.into_iter().find(|group| group.name() == text).ok_or_else(|| {
             let names = Self::ALL.map(Self::name);
-            let error = Error::usage(format!("no group of settings is called {text:?}"));
+            let error = Error::usage(format!("there is no settings group {text:?}"));
             match name::nearest(text, names) {
                 Some(nearest) => error.with_fix(format!("did you mean {nearest}?")),
-                None => error.with_fix(format!("there are: {}", names.join(", "))),
+                None => error.with_fix(format!("available: {}", names.join(", "))),
             }
         })
     }
@@ -385,10 +385,10 @@ mod tests {
     fn the_nearest_group_is_suggested() {
         let error = "chanels".parse::<Group>().unwrap_err();
         assert_eq!(error.kind(), Kind::Usage);
-        assert_eq!(error.to_string(), "no group of settings is called \"chanels\"");
+        assert_eq!(error.to_string(), "there is no settings group \"chanels\"");
         assert_eq!(error.fix(), Some("did you mean channels?"));
         let error = "nothing-like-it".parse::<Group>().unwrap_err();
-        assert!(error.fix().is_some_and(|fix| fix.starts_with("there are: ring, channels, ")));
+        assert!(error.fix().is_some_and(|fix| fix.starts_with("available: ring, channels, ")));
     }
 
     #[test]

@@ -90,9 +90,10 @@ pub enum Effect {
 
 /// Why the transmit queue of a packet is a guess where there are several (`netdev_pick_tx`,
 /// net/core/dev.c).
-pub(super) const TX_QUEUE_GUESS: &str = "TC egress runs before the queue is picked, and foresees it from the receive queue or the \
-     flow's hash; XPS, the driver, or an earlier pick for the socket may make it another; totals \
-     are exact";
+pub(super) const TX_QUEUE_GUESS: &str = "TC egress runs before the queue is picked and predicts \
+                                         it from the receive queue or the flow hash; XPS, the \
+                                         driver or an earlier choice for the socket may differ; \
+                                         totals are exact";
 
 /// The programs of an attachment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -211,7 +212,7 @@ pub fn attach(_lock: &Lock, nic: &Nic, options: &Options<'_>) -> Result<Attached
         }
         Some(_) => {
             detach::remove(&slot)?;
-            notes.push("what was left of an earlier attachment was cleared away".to_owned());
+            notes.push("leftovers of an earlier attachment were removed".to_owned());
         }
         None => {}
     }
@@ -262,7 +263,7 @@ fn refuse_without_ethernet(nic: &Nic) -> Result<()> {
         libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => Ok(()),
         other => {
             let what = format!("its packets have no Ethernet header (link type {other})");
-            let fix = "attach to the Ethernet interface by which its packets leave";
+            let fix = "attach to the Ethernet interface its packets leave through";
             Err(in_attach(nic, Error::failed(what).with_fix(fix)))
         }
     }

@@ -134,7 +134,7 @@ impl Attachment {
         match (self.mode(), self.xdp) {
             (_, Some(_)) => None,
             (Mode::Tc, None) => Some("tc mode has no XDP program"),
-            (Mode::Xdp(_), None) => Some("the XDP program is not attached any more"),
+            (Mode::Xdp(_), None) => Some("the XDP program is no longer attached"),
         }
     }
 

@@ -56,8 +56,8 @@ pub fn root() -> Result<PathBuf> {
     Ok(root)
 }
 
-const ENDS_WITH_CONTAINER: &str = "\
-    bpffs was mounted inside this container: what is attached ends with it, and nobody outside sees it
+const ENDS_WITH_CONTAINER: &str =
+    "bpffs was mounted inside this container: attachments end with it and are invisible outside
   fix: start the container with -v /sys/fs/bpf:/sys/fs/bpf -v /var/lib/nicctl:/var/lib/nicctl";
 
 /// Whether this PID namespace is not the first one (`PROC_PID_INIT_INO`, include/linux/proc_ns.h),
@@ -70,7 +70,7 @@ fn is_in_container() -> bool {
 
 fn refuse_if_chosen(root: &Path) -> Result<()> {
     let Some(chosen) = CHOSEN.get() else { return Ok(()) };
-    Err(Error::failed(format!("{} is no bpffs", chosen.display())).with_fix(mount_command(root)))
+    Err(Error::failed(format!("{} is not a bpffs", chosen.display())).with_fix(mount_command(root)))
 }
 
 /// The bpffs if it is there; never mounts.
@@ -97,7 +97,7 @@ pub fn existing_root() -> Result<Option<PathBuf>> {
 pub fn seen_root() -> Result<PathBuf> {
     existing_root()?.ok_or_else(|| {
         Error::not_permitted(format!(
-            "what is attached cannot be seen: no bpffs is mounted on {MOUNT_POINT}"
+            "attachments cannot be read: no bpffs is mounted on {MOUNT_POINT}"
         ))
         .with_fix(mount_here_command())
     })
@@ -119,10 +119,10 @@ fn refuse_if_hidden() -> Result<()> {
     match place() {
         Place::Here | Place::Of(_) => Ok(()),
         Place::Untold => Err(Error::not_permitted(format!(
-            "look for bpffs: {MOUNT_POINT} has none, and the first process's may not be looked at"
+            "look for bpffs: none on {MOUNT_POINT}, and that of process 1 is not accessible"
         ))
         .with_fix(
-            "run it as root with CAP_SYS_PTRACE, outside of `ip netns exec`, or with --bpffs DIR, \
+            "run it as root with CAP_SYS_PTRACE, outside `ip netns exec`, or with --bpffs DIR, \
              where DIR is a bpffs that stays mounted",
         )),
     }
@@ -156,11 +156,11 @@ pub fn error(action: impl fmt::Display, error: &io::Error) -> Error {
     let told = Error::io(action, error);
     match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => told.with_fix(
-            "nicctl keeps its state in bpffs, which is root's: run it as root, or with \
+            "nicctl keeps its state in bpffs, which belongs to root: run it as root or with \
              CAP_DAC_OVERRIDE",
         ),
         // Pins only go together.
-        Some(libc::ENOENT) => told.with_fix("somebody removed it: detach and attach again"),
+        Some(libc::ENOENT) => told.with_fix("it was removed: detach and attach again"),
         Some(libc::EROFS) => {
             told.with_fix(CommandLine::other(&["mount", "-o", "remount,rw"]).on(path().display()))
         }

@@ -59,6 +59,18 @@ struct Type<'b> {
     body: &'b [u8],
 }
 
+/// Where the kernel has what tells an interface from others, in bytes (include/linux/netdevice.h,
+/// include/net/net_namespace.h).
+#[derive(Clone, Debug, Default)]
+pub struct DeviceLayout {
+    /// The index in a `struct net_device`.
+    pub ifindex: u32,
+    /// The network namespace, a `struct net *`, in a `struct net_device`.
+    pub net: u32,
+    /// The cookie in a `struct net`.
+    pub cookie: u32,
+}
+
 impl Btf {
     /// The types of the running kernel.
     pub fn kernel() -> Result<Self> {
@@ -90,6 +102,16 @@ impl Btf {
         let mut offsets = named.filter_map(|found| self.member(found.body, member));
         offsets.next().and_then(|offset| i32::try_from(offset).ok()).ok_or_else(|| {
             Error::failed(format!("this kernel has no {member} in struct {structure}"))
+        })
+    }
+
+    /// Where the kernel has what tells an interface from others.
+    pub fn device_layout(&self) -> Result<DeviceLayout> {
+        let at = |structure, member| self.offset(structure, member).map(i32::cast_unsigned);
+        Ok(DeviceLayout {
+            ifindex: at("net_device", "ifindex")?,
+            net: at("net_device", "nd_net")?,
+            cookie: at("net", "net_cookie")?,
         })
     }
 

@@ -37,7 +37,7 @@ const FILTERS: [(&str, Filter); 2] = [
 /// What to do where the kernel does not know the qdisc.
 fn load_modules() -> String {
     format!(
-        "before Linux 6.6 it takes the modules sch_ingress and cls_bpf: {}",
+        "before Linux 6.6 this needs the modules sch_ingress and cls_bpf: {}",
         CommandLine::other(&["modprobe", "-a", "sch_ingress", "cls_bpf"]).quoted()
     )
 }
@@ -126,7 +126,7 @@ fn remove_from(ifindex: u32, record: Result<AttachRecord>) -> Result<()> {
             let there = FILTERS.map(there).into_iter().collect::<Result<Vec<_>, _>>();
             return match there.map_err(failed)?.contains(&true) {
                 true => Err(error.with_fix(format!(
-                    "{}, if nobody else has filters there; then try again",
+                    "{}, unless other tools have filters there; then try again",
                     CommandLine::networking(&["tc", "qdisc", "del", "dev", &link.name, "clsact"])
                         .quoted()
                 ))),

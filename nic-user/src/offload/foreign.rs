@@ -26,7 +26,7 @@ pub fn refusal(nic: &Nic, attached: &XdpAttachment) -> Error {
         Some(link) => {
             let owner = holder(link).map(|owner| format!(", held by {owner}")).unwrap_or_default();
             Error::failed(format!("{message}, attached by link {link}{owner}")).with_fix(format!(
-                "end its owner, or detach it: {}; or count beside it: {beside}",
+                "stop its owner, or detach it: {}; or count beside it: {beside}",
                 CommandLine::other(&["bpftool", "link", "detach", "id"]).on(link).quoted()
             ))
         }

@@ -19,7 +19,7 @@ use crate::{
     command_line::CommandLine,
     error::{Error, Kind, Result},
     netlink::link::{Links, XdpMode},
-    nic::{Nic, preflight},
+    nic::{Nic, namespace, preflight},
 };
 
 /// The programs, attached to both interfaces.
@@ -51,9 +51,10 @@ impl ForwardPrograms {
     fn attach_locked(nics: [&Nic; 2], route: bool) -> Result<Self> {
         let [first, second] = nics.map(Nic::ifindex);
         nics.into_iter().try_for_each(refuse_if_taken)?;
-        let ifindex_at = Btf::kernel().and_then(|btf| btf.offset("net_device", "ifindex"));
-        let mut object =
-            Object::load_to_forward([first, second], ifindex_at.clone().unwrap_or(0) as u32)?;
+        let device = Btf::kernel().and_then(|btf| btf.device_layout());
+        let netns_cookie = namespace::current_cookie()?;
+        let layout = device.clone().unwrap_or_default();
+        let mut object = Object::load_to_forward([first, second], netns_cookie, &layout)?;
         let ways = if route {
             [(first, first), (second, second)]
         } else {
@@ -64,7 +65,7 @@ impl ForwardPrograms {
             ways.into_iter().try_for_each(|(key, to)| ports.insert(key, to, None, 0))
         })?;
         // Before the first frame.
-        let counts_not_taken = ifindex_at.is_ok() && object.count_not_taken().is_ok();
+        let counts_not_taken = device.is_ok() && object.count_not_taken().is_ok();
         let program = object.forward(if route { FORWARD_PACKETS } else { FORWARD_FRAMES })?;
         let end = |nic: &Nic, program: &mut Xdp| -> Result<End> {
             let mode = attach(program, nic)?;

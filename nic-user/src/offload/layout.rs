@@ -37,7 +37,7 @@ impl Format {
         }
         let unreadable = || {
             Error::failed(
-                "it was attached by another version of nicctl, whose maps this one cannot read",
+                "it was attached by another version of nicctl whose maps this one cannot read",
             )
             .with_fix("detach it and attach it again, or use that version")
         };
@@ -47,7 +47,7 @@ impl Format {
         let btf = sys::btf_by_id(info.btf_id).and_then(|btf| sys::btf_bytes(btf.as_fd()));
         let bytes = btf.map_err(|error| {
             Error::io("read the types of another version's maps", &error).with_fix_if_not_permitted(
-                "run it with CAP_SYS_ADMIN, as root has it; or detach and attach again",
+                "run it as root or with CAP_SYS_ADMIN; or detach and attach again",
             )
         })?;
         let numbers = Btf::parse(&bytes).and_then(|btf| btf.numbers(info.btf_value_type_id));

@@ -139,7 +139,7 @@ pub fn check_all(slot: &Slot) -> Result<()> {
 fn foreign(path: &Path, error: &Error) -> Error {
     Error::new(error.kind(), format!("{} is not nicctl's: {error}", path.display())).with_fix(
         format!(
-            "it stays as it is: move it away, and try again: {}",
+            "it is left alone: move it away and try again: {}",
             CommandLine::other(&["mv"]).on(path.display()).on(beside(path)).quoted()
         ),
     )

@@ -37,7 +37,7 @@ pub async fn follow(
     let name = attachment.recorded_name();
     let program = attachment
         .xdp_program()
-        .ok_or_else(|| Error::not_found(format!("follow {name}: nothing is attached any more")))?;
+        .ok_or_else(|| Error::not_found(format!("follow {name}: nicctl is no longer attached")))?;
     let action = format!("follow the log of {name}");
     privilege::check_ids(&action)?;
     let mut logger = EbpfLogger::init_from_id_with_logger(program, Sink(message))

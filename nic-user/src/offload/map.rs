@@ -354,7 +354,7 @@ impl<C: Counted> CounterMap<C> {
         }
         for (queue, value) in (0_u32..).zip(&queues) {
             self.write_one(queue, value)
-                .map_err(|error| Error::io("carry counters over", &error))?;
+                .map_err(|error| Error::io("carry the counters over", &error))?;
         }
         Ok(())
     }

@@ -14,6 +14,7 @@ use nic_common::{
 
 use super::{
     attach::carry,
+    btf::DeviceLayout,
     pinned,
     slot::{self, Slot},
     sys,
@@ -144,22 +145,29 @@ impl Object {
         Self::load_with(&mut loader)
     }
 
-    /// Makes the maps for forwarding between the interfaces of these indices, where the kernel's
-    /// `struct net_device` has its index at `ifindex_at`.
-    pub fn load_to_forward([first, second]: [u32; 2], ifindex_at: u32) -> Result<Self> {
+    /// Makes the maps for forwarding between the interfaces of these indices in the network
+    /// namespace with this cookie.
+    pub fn load_to_forward(
+        [first, second]: [u32; 2],
+        netns_cookie: u64,
+        device: &DeviceLayout,
+    ) -> Result<Self> {
         let mut loader = loader();
         loader
             .verifier_log_level(VerifierLogLevel::DEBUG | VerifierLogLevel::STATS)
             .override_global("FORWARD_FIRST", &first, true)
             .override_global("FORWARD_SECOND", &second, true)
-            .override_global("IFINDEX_AT", &ifindex_at, true);
+            .override_global("FORWARD_NETNS", &netns_cookie, true)
+            .override_global("IFINDEX_AT", &device.ifindex, true)
+            .override_global("NET_AT", &device.net, true)
+            .override_global("COOKIE_AT", &device.cookie, true);
         Self::load_with(&mut loader)
     }
 
     fn load_with(loader: &mut EbpfLoader<'_>) -> Result<Self> {
         check_btf()?;
         let ebpf =
-            loader.load(OBJECT).map_err(|error| pinned::aya_error("make the maps", &error))?;
+            loader.load(OBJECT).map_err(|error| pinned::aya_error("create the maps", &error))?;
         Ok(Self { ebpf })
     }
 
@@ -237,7 +245,7 @@ impl Object {
                 .spawn_scoped(scope, || {
                     tc.into_iter().try_for_each(|(name, program)| load_classifier(name, program))
                 })
-                .map_err(|error| Error::io("begin a thread that loads programs", &error))?;
+                .map_err(|error| Error::io("start the thread that loads programs", &error))?;
             let done = work(&mut xdp)?;
             loading.join().unwrap_or_else(|panic| resume_unwind(panic))?;
             Ok(done)
@@ -312,8 +320,8 @@ fn check_name(name: &str, info: Result<ProgramInfo, ProgramError>) -> Result<()>
     if !info.name().is_empty() {
         return Ok(());
     }
-    Err(Error::failed(format!("load {name}: the kernel has it without a name"))
-        .with_fix("try again: what is short for a moment makes that"))
+    Err(Error::failed(format!("load {name}: the kernel stored it without a name"))
+        .with_fix("try again: a temporary shortage causes this"))
 }
 
 fn missing(program: &str) -> Error {
@@ -357,7 +365,7 @@ fn check_btf() -> Result<()> {
         Err(error) => (Error::io("", &error).kind(), error.to_string()),
         Ok(_) => (Kind::Failed, "it has refused some".to_owned()),
     };
-    let message = format!("make the maps: the kernel does not take types (BTF): {reason}");
+    let message = format!("create the maps: the kernel rejects their types (BTF): {reason}");
     Err(Error::new(kind, message).with_fix(
         "a seccomp filter, a security module or a lack of memory may be the reason: see the \
          kernel's log, and try again",
@@ -379,6 +387,6 @@ fn verifying(program: &str, error: &ProgramError) -> Error {
     }
     let lines: Vec<&str> = log.lines().filter(|line| !line.trim().is_empty()).collect();
     let last = lines.get(lines.len().saturating_sub(LAST_WORDS)..).unwrap_or_default().join("\n  ");
-    Error::failed(format!("load {program}: the verifier refuses it: {io_error}\n  {last}"))
+    Error::failed(format!("load {program}: the verifier rejects it: {io_error}\n  {last}"))
         .with_fix("report it with the kernel's release: nicctl supports Linux 6.1 and later")
 }

@@ -109,7 +109,7 @@ fn unfit(slot: &Slot, pin: &str, error: Error) -> Error {
     error.while_doing(slot.pin(pin).display()).with_fix(fix)
 }
 
-const UNFIT: &str = "somebody else put it there: detach and attach again";
+const UNFIT: &str = "another program put it there: detach and attach again";
 
 fn missing(slot: &Slot, pin: &str) -> Error {
     let error = io::Error::from_raw_os_error(libc::ENOENT);

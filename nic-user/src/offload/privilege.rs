@@ -55,7 +55,7 @@ pub const NEEDS: &[Needs] = &[
         command: "detach",
         of_root: &[],
         of_others: &[DAC_OVERRIDE],
-        why: "removes pins; CAP_NET_ADMIN where settings are given back",
+        why: "removes pins; CAP_NET_ADMIN if settings are restored",
     },
     Needs { command: "list", of_root: &[], of_others: &[DAC_OVERRIDE], why: "reads pins" },
     Needs { command: "stats", of_root: &[], of_others: &[DAC_OVERRIDE], why: "opens pinned maps" },
@@ -87,7 +87,8 @@ pub const NEEDS: &[Needs] = &[
         command: "confirm",
         of_root: &[],
         of_others: &[DAC_OVERRIDE],
-        why: "keeps what waits; CAP_NET_ADMIN where it is too late, and that is given back",
+        why: "keeps pending changes; CAP_NET_ADMIN where the deadline has passed and they are \
+              reverted",
     },
     Needs {
         command: "forward",
@@ -121,7 +122,7 @@ pub fn hint(command: &str) -> Option<String> {
         wanted.iter().filter(|needed| !has(effective, needed)).map(|(name, _)| *name).collect();
     match missing.is_empty() {
         true => None,
-        false => Some(format!("it takes {}: {} is missing", and(&names), and(&missing))),
+        false => Some(format!("it needs {}: {} is missing", and(&names), and(&missing))),
     }
 }
 
@@ -160,9 +161,9 @@ pub fn check(action: impl fmt::Display) -> Result<()> {
             and(&missing)
         ))
         .with_fix(match geteuid().is_root() {
-            true => "run it as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON",
+            true => "run it as root or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON",
             false => {
-                "run it as root, or with CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON and CAP_DAC_OVERRIDE"
+                "run it as root or with CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON and CAP_DAC_OVERRIDE"
             }
         }));
     }
@@ -203,9 +204,9 @@ pub fn refuse_those_of_a_file() -> Result<()> {
     if unsafe { libc::getauxval(libc::AT_SECURE) } == 0 {
         return Ok(());
     }
-    let message = "nicctl does not run with privileges of its file (set-user-id or capabilities)";
+    let message = "nicctl refuses to run with file privileges (set-user-id or capabilities)";
     Err(Error::not_permitted(message)
-        .with_fix("chmod u-s,g-s and setcap -r it, and run it as root"))
+        .with_fix("chmod u-s,g-s and setcap -r it, then run it as root"))
 }
 
 /// The effective capabilities in `/proc/PID/status`, a bit each.

@@ -175,12 +175,16 @@ fn refuse_others(name: &str, directory: &File) -> Result<()> {
 fn used(name: &str, pid: Option<u32>) -> Error {
     match pid {
         Some(pid) => {
-            Error::failed(format!("process {pid}{} has rings at {name}", command(pid))).with_fix(
-                format!("end it first: {}", CommandLine::other(&["kill", "-INT"]).on(pid).quoted()),
-            )
+            Error::failed(format!("process {pid}{} uses AF_XDP rings on {name}", command(pid)))
+                .with_fix(format!(
+                    "end it first: {}",
+                    CommandLine::other(&["kill", "-INT"]).on(pid).quoted()
+                ))
         }
-        None => Error::failed(format!("a process of another container has rings at {name}"))
-            .with_fix("end it first"),
+        None => {
+            Error::failed(format!("a process in another container uses AF_XDP rings on {name}"))
+                .with_fix("end it first")
+        }
     }
 }
 

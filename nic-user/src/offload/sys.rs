@@ -58,7 +58,7 @@ impl Object {
             Some("anon_inode:bpf-map") => Ok(Self::Map),
             Some("anon_inode:bpf-prog") => Ok(Self::Program),
             Some("anon_inode:bpf-link" | "anon_inode:bpf_link") => Ok(Self::Link),
-            _ => Err(io::Error::other(format!("{} is no BPF object", name.display()))),
+            _ => Err(io::Error::other(format!("{} is not a BPF object", name.display()))),
         }
     }
 }

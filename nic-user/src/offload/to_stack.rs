@@ -6,6 +6,7 @@ use aya::{
 };
 
 use super::{
+    btf::DeviceLayout,
     object::{Object, PASS},
     privilege,
 };
@@ -21,7 +22,7 @@ impl ToStack {
     /// Loads the program.
     pub fn load() -> Result<Self> {
         privilege::check("load the program")?;
-        let mut object = Object::load_to_forward([0; 2], 0)?;
+        let mut object = Object::load_to_forward([0; 2], 0, &DeviceLayout::default())?;
         object.forward(PASS)?;
         Ok(Self { object })
     }

@@ -24,7 +24,7 @@ impl<'de, const N: u32> Deserialize<'de> for Version<N> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match u32::deserialize(deserializer)? {
             number if number == N => Ok(Self),
-            other => Err(de::Error::custom(format!("version {other} where {N} is understood"))),
+            other => Err(de::Error::custom(format!("version {other}, but only {N} is supported"))),
         }
     }
 }
@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(serde_json::to_string(&Version::<3>).unwrap(), "3");
         assert_eq!(serde_json::from_str::<Version<3>>("3").unwrap(), Version);
         let error = serde_json::from_str::<Version<3>>("4").unwrap_err().to_string();
-        assert!(error.starts_with("version 4 where 3 is understood"), "{error}");
+        assert!(error.starts_with("version 4, but only 3 is supported"), "{error}");
         let schema = schemars::schema_for!(Version<3>);
         assert_eq!(schema.get("const"), Some(&3.into()));
     }

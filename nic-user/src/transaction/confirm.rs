@@ -67,9 +67,9 @@ fn take_back(lock: &Lock, pending: &Pending, journals: &Journals) -> Result<Take
         }
         Presence::Gone => TakenBack::Gone,
         Presence::Unseen => {
-            let what = "its network namespace is not to be seen";
+            let what = "its network namespace is not visible from here";
             return Err(Error::failed(what).with_fix(format!(
-                "run {} inside of it",
+                "run {} inside it",
                 CommandLine::nicctl("restore").on(&identity.name).everywhere().quoted()
             )));
         }
@@ -96,15 +96,14 @@ pub fn take_back_of(lock: &Lock, interface: InterfaceId, journals: &Journals) ->
     let Some(pending) = journals.pending(interface)? else { return Ok(false) };
     let name = &pending.identity.name;
     take_back(lock, &pending, journals).map_err(|error| {
-        let error =
-            error.while_doing(format_args!("take back what waits to be confirmed of {name}"));
+        let error = error.while_doing(format_args!("revert the unconfirmed changes of {name}"));
         match (error.fix(), pending.deadline.left()) {
             (None, Ok(Some(_))) => error.with_fix(format!(
                 "to keep it: {}",
                 CommandLine::nicctl("confirm").on(name).quoted()
             )),
             (None, _) => error.with_fix(format!(
-                "to keep it as it is now, remove {}",
+                "to keep it as it is, remove {}",
                 journals.pending_file(interface).display()
             )),
             (Some(_), _) => error,
@@ -162,12 +161,12 @@ fn refuse_another_bpffs(name: &str, bpffs: &Bpffs) -> Result<()> {
         return Ok(());
     }
     let path = bpffs.path.display();
-    let what = format!("its programs are pinned in {path}, and this is {}", here.display());
+    let what = format!("its programs are pinned in {path}, but this is {}", here.display());
     Err(Error::failed(what)
         .with_fix(CommandLine::nicctl("restore").on(name).in_bpffs(bpffs.path.clone())))
 }
 
 fn incomplete(name: &str, given: &GivenBack) -> Error {
-    Error::failed(format!("not given back: {}", give_back::in_one_line(&given.left)))
+    Error::failed(format!("not restored: {}", give_back::in_one_line(&given.left)))
         .with_fix(CommandLine::nicctl("restore").on(name))
 }

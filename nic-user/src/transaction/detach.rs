@@ -110,7 +110,7 @@ fn check_privilege(subject: &Subject, wanted: Wanted, journals: &Journals) -> Re
     if !changes_settings() && !is_unconfirmed(subject, journals)? {
         return Ok(());
     }
-    offload::check_settings(format_args!("give back the settings of {}", subject.name))
+    offload::check_settings(format_args!("restore the settings of {}", subject.name))
 }
 
 fn is_unconfirmed(subject: &Subject, journals: &Journals) -> Result<bool> {
@@ -197,10 +197,10 @@ fn forget(noted: &Noted, journals: &Journals, dry_run: bool) -> Result<Option<Se
 
 fn unseen(name: &str) -> Error {
     Error::failed(format!(
-        "give back the settings of {name}: its network namespace is not to be seen"
+        "restore the settings of {name}: its network namespace is not visible from here"
     ))
     .with_fix(format!(
-        "if it is no more: {}; else run {} inside of it",
+        "if it is gone: {}; else run {} inside it",
         CommandLine::nicctl("detach").option("--gone").everywhere().quoted(),
         CommandLine::nicctl("restore").on(name).everywhere().quoted()
     ))

@@ -94,9 +94,9 @@ pub(super) fn together<R: Rest>(
 fn refuse(interface: &Identity, journals: &Journals) -> Result<()> {
     let Some(pending) = journals.pending(interface.id)? else { return Ok(()) };
     let (name, left) = (&interface.name, pending.deadline.left()?.unwrap_or_default());
-    let what = format!("earlier changes of {name} wait to be confirmed, for {left} s more");
+    let what = format!("earlier changes of {name} are unconfirmed, with {left} s left");
     Err(Error::failed(what).with_fix(format!(
-        "keep them: {}; or take them back: {}",
+        "keep them: {}; or revert them: {}",
         CommandLine::nicctl("confirm").on(name).quoted(),
         CommandLine::nicctl("restore").on(name).quoted()
     )))
@@ -175,6 +175,6 @@ fn with_left(failure: Error, report: &Report) -> Error {
         return failure;
     }
     let left = give_back::in_one_line(&report.left);
-    Error::new(failure.kind(), format!("{failure}; not given back: {left}"))
+    Error::new(failure.kind(), format!("{failure}; not restored: {left}"))
         .with_fix(CommandLine::nicctl("restore").on(&report.interface))
 }

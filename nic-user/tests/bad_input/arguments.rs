@@ -14,10 +14,10 @@ fn names_that_no_interface_can_have_are_usage_errors() {
         ("", "interface name \"\" is empty"),
         ("a/b", "interface name \"a/b\" contains a slash"),
         ("../../etc/passwd", "contains a slash"),
-        (&"x".repeat(128), "is 128 bytes long; at most 127 are possible"),
+        (&"x".repeat(128), "is 128 bytes long; the maximum is 127"),
         ("eth0:1", "contains a colon"),
         ("eth 0", "contains white space"),
-        ("..", "is a directory's name"),
+        ("..", "is the name of a directory"),
     ];
     for command in ON_INTERFACES {
         for (name, message) in bad {
@@ -26,7 +26,7 @@ fn names_that_no_interface_can_have_are_usage_errors() {
         // A name of bytes is one that there can be, and so is an alternative name.
         for name in [OsStr::from_bytes(b"eth\xff"), OsStr::new(&"x".repeat(127))] {
             let output = nicctl(command).arg(name).output().unwrap();
-            assert_refused(&output, 3, "no interface is called");
+            assert_refused(&output, 3, "there is no interface");
         }
     }
 }
@@ -36,10 +36,14 @@ fn names_that_no_namespace_can_have_are_usage_errors() {
     for command in ON_INTERFACES {
         for name in ["", "a/b", ".."] {
             let output = nicctl(command).args(["lo", "--netns", name]).output().unwrap();
-            assert_refused(&output, 2, &format!("network namespace name {name:?} is not possible"));
+            assert_refused(
+                &output,
+                2,
+                &format!("{name:?} is not a valid name of a network namespace"),
+            );
         }
         let output = nicctl(command).args(["lo", "--netns", "nic-none"]).output().unwrap();
-        assert_refused(&output, 3, "no network namespace is called nic-none");
+        assert_refused(&output, 3, "there is no network namespace nic-none");
     }
 }
 
@@ -75,7 +79,7 @@ fn names_of_any_bytes_are_managed() {
         assert!(on(&["stats"]).contains("QUEUE"), "{shown}");
         on(&["set", "link.mtu=1400"]);
         on(&["restore"]);
-        assert!(run(&["doctor"]).contains("nothing is left"), "{shown}");
+        assert!(run(&["doctor"]).contains("no leftovers"), "{shown}");
         assert_eq!(on(&["detach"]), format!("{shown}: detached\n"));
     }
     // Where it is from, seen from elsewhere; and what is gone, by the name that it had.
@@ -103,7 +107,7 @@ fn numbers_out_of_range_name_the_range() {
     }
     for value in ["-1", "x", "", "4294967296"] {
         let output = nicctl(&["stats", "--queue", value]).output().unwrap();
-        assert_refused(&output, 2, "it must be the number of a queue");
+        assert_refused(&output, 2, "it must be a queue number");
     }
 }
 
@@ -124,7 +128,7 @@ fn contradictions_are_usage_errors() {
         (&["attach", "--json"], required),
         (&["detach", "--all", "lo"], "the argument '--all' cannot be used with"),
         (&["decode", "file.pcap", "--hex", "00"], "cannot be used with"),
-        (&["stats", "--watch", "lo"], "interfaces go in front of --watch"),
+        (&["stats", "--watch", "lo"], "give interfaces before --watch"),
         (&["log", "lo", "lo"], "unexpected argument"),
     ] {
         assert_refused(&nicctl(args).output().unwrap(), 2, message);
@@ -138,7 +142,7 @@ fn an_unknown_interface_is_not_found_and_the_nearest_suggested() {
     for command in ON_INTERFACES.iter().chain([&["log"][..]].iter()) {
         for json in [&[][..], &["--json"]] {
             let args = [command, &["nic-aa"][..], json].concat();
-            let message = "nicctl: no interface is called nic-aa\n  fix: did you mean nic-a?\n";
+            let message = "nicctl: there is no interface nic-aa\n  fix: did you mean nic-a?\n";
             sandbox.assert_refuses(&args, 3, message);
         }
     }
@@ -148,16 +152,16 @@ fn an_unknown_interface_is_not_found_and_the_nearest_suggested() {
 fn one_bad_name_among_good_ones_changes_nothing() {
     needs_root!();
     let sandbox = Sandbox::new();
-    sandbox.assert_refuses(&["attach", "nic-a", "lo", "nic-x"], 3, "no interface is called nic-x");
+    sandbox.assert_refuses(&["attach", "nic-a", "lo", "nic-x"], 3, "there is no interface nic-x");
     sandbox.attach();
-    sandbox.assert_refuses(&["detach", "nic-a", "nic-x"], 3, "no interface is called nic-x");
+    sandbox.assert_refuses(&["detach", "nic-a", "nic-x"], 3, "there is no interface nic-x");
 }
 
 #[test]
 fn what_is_not_attached_comes_with_the_command_that_attaches() {
     needs_root!();
     let sandbox = Sandbox::new();
-    let message = "nicctl: nothing is attached to nic-a\n  fix: nicctl attach nic-a\n";
+    let message = "nicctl: nicctl is not attached to nic-a\n  fix: nicctl attach nic-a\n";
     for command in ["stats", "log"] {
         sandbox.assert_refuses(&[command, "nic-a"], 3, message);
         sandbox.assert_refuses(&[command, "nic-a", "--json"], 3, message);
@@ -211,5 +215,5 @@ fn a_pipe_in_place_of_a_namespace_is_not_waited_for() {
     needs_root!();
     let sandbox = Sandbox::new();
     sandbox.shell("mount -t tmpfs tmpfs /run/netns && mkfifo /run/netns/pipe");
-    sandbox.assert_refuses(&["stats", "--netns", "pipe"], 1, "network namespace pipe is only an");
+    sandbox.assert_refuses(&["stats", "--netns", "pipe"], 1, "network namespace pipe is just an");
 }

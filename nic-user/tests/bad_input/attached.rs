@@ -126,10 +126,10 @@ fn an_interface_that_is_gone_is_detached_by_its_last_name() {
     assert_eq!((&listed["name"], &listed["stale"]), (&"nic-a".into(), &true.into()));
     assert!(assert_done(&sandbox.nicctl(&["list"])).contains("gone"));
     assert!(assert_done(&sandbox.nicctl(&["stats", "nic-a"])).contains("QUEUE"));
-    assert_refused(&sandbox.nicctl(&["attach", "nic-a"]), 3, "no interface is called nic-a");
+    assert_refused(&sandbox.nicctl(&["attach", "nic-a"]), 3, "there is no interface nic-a");
     assert_eq!(assert_done(&sandbox.nicctl(&["detach", "nic-a"])), "nic-a: detached\n");
     assert_eq!(sandbox.pins(), before);
-    assert_refused(&sandbox.nicctl(&["detach", "nic-a"]), 3, "no interface is called nic-a");
+    assert_refused(&sandbox.nicctl(&["detach", "nic-a"]), 3, "there is no interface nic-a");
 }
 
 #[test]

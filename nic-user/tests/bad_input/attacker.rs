@@ -193,12 +193,12 @@ fn a_place_that_the_user_may_write_is_refused_by_name() {
     for (weak, place, commands) in [
         (
             "umount /sys/fs/bpf; mount -t bpf bpf /sys/fs/bpf",
-            "/sys/fs/bpf is not trusted: others may write it (mode 1777)",
+            "/sys/fs/bpf is not trusted: others can write to it (mode 1777)",
             &[&["attach", "nic-a"][..], &["list"], &["stats"], &["detach", "--all"]][..],
         ),
         (
             "mkdir -m 0777 /sys/fs/bpf/nicctl",
-            "/sys/fs/bpf/nicctl is not trusted: others may write it (mode 0777)",
+            "/sys/fs/bpf/nicctl is not trusted: others can write to it (mode 0777)",
             &[&["attach", "nic-a"], &["list"], &["stats"], &["detach", "--all"]],
         ),
         (
@@ -209,12 +209,12 @@ fn a_place_that_the_user_may_write_is_refused_by_name() {
         ),
         (
             "echo {} >/var/lib/nicctl/1-1.new; chmod 0777 /var/lib/nicctl",
-            "/var/lib/nicctl is not trusted: others may write it (mode 0777)",
+            "/var/lib/nicctl is not trusted: others can write to it (mode 0777)",
             &[&["set", "nic-a", "link.mtu=1400"], &["attach", "nic-a"], &["detach", "nic-a"]],
         ),
         (
             "chmod 0777 /run/nicctl",
-            "/run/nicctl is not trusted: others may write it (mode 0777)",
+            "/run/nicctl is not trusted: others can write to it (mode 0777)",
             &[&["doctor"], &["restore", "nic-a"]],
         ),
     ] {

@@ -14,8 +14,8 @@ fn without_bpffs_attach_mounts_it_and_nothing_else_does() {
     needs_root!();
     let sandbox = Sandbox::new();
     sandbox.shell(UNMOUNT);
-    let message = "what is attached cannot be seen: no bpffs is mounted on /sys/fs/bpf\n  fix: \
-                   mount -t bpf -o mode=0700 bpf /sys/fs/bpf\n";
+    let message = "attachments cannot be read: no bpffs is mounted on /sys/fs/bpf\n  fix: mount \
+                   -t bpf -o mode=0700 bpf /sys/fs/bpf\n";
     for args in [
         &["list"][..],
         &["list", "--json"],
@@ -39,7 +39,7 @@ fn without_bpffs_attach_mounts_it_and_nothing_else_does() {
     let attached = sandbox.nicctl(&["attach", "nic-a"]);
     let said = String::from_utf8(attached.stderr).unwrap();
     assert_eq!(attached.status.code(), Some(0), "{said}");
-    assert!(said.contains("ends with it") && said.contains("-v /sys/fs/bpf:/sys/fs/bpf"), "{said}");
+    assert!(said.contains("end with it") && said.contains("-v /sys/fs/bpf:/sys/fs/bpf"), "{said}");
     assert_eq!(sandbox.shell(MOUNTED), "yes\n");
     assert!(assert_done(&sandbox.nicctl(&["list"])).contains("nic-a"));
 }
@@ -57,7 +57,7 @@ fn a_bpffs_that_is_chosen_is_the_only_one() {
     let doctor = String::from_utf8(sandbox.nicctl(&[&own[..], &["doctor"]].concat()).stdout);
     assert!(doctor.unwrap().contains("mounted: /mnt/own"));
     let none = sandbox.nicctl(&["list", "--bpffs", "/mnt/none"]);
-    assert_refused(&none, 1, "/mnt/none is no bpffs\n  fix: mount -t bpf");
+    assert_refused(&none, 1, "/mnt/none is not a bpffs\n  fix: mount -t bpf");
     assert_done(&sandbox.nicctl(&[&["detach", "--all"], &own[..]].concat()));
 }
 
@@ -166,14 +166,17 @@ fn a_folder_that_others_may_write_or_own_is_refused_before_anything_is_removed()
     let sandbox = Sandbox::new();
     sandbox.shell("mkdir /mnt/precious && touch /mnt/precious/file");
     for (spoil, defect) in [
-        ("chmod 1777 /sys/fs/bpf", "/sys/fs/bpf is not trusted: others may write it (mode 1777)"),
+        (
+            "chmod 1777 /sys/fs/bpf",
+            "/sys/fs/bpf is not trusted: others can write to it (mode 1777)",
+        ),
         (
             "chmod 0700 /sys/fs/bpf; mkdir /sys/fs/bpf/nicctl; chown 65534 /sys/fs/bpf/nicctl",
             "nicctl is not trusted: it belongs to user 65534",
         ),
         (
             "rmdir /sys/fs/bpf/nicctl; ln -s /mnt/precious /sys/fs/bpf/nicctl",
-            "nicctl: it is a symbolic link, or no folder",
+            "nicctl: it is a symbolic link or not a directory",
         ),
     ] {
         sandbox.shell(spoil);
@@ -197,7 +200,7 @@ fn what_is_no_stage_is_told_and_keeps_no_interface_from_its_own() {
     sandbox.shell("mkdir -m 0700 /sys/fs/bpf/nicctl");
     sandbox.shell("ln -s /mnt/precious /sys/fs/bpf/nicctl/new-1-1");
     let said = assert_done(&sandbox.nicctl(&["attach", "nic-a"]));
-    assert!(said.contains("new-1-1: it is a symbolic link, or no folder"), "{said}");
+    assert!(said.contains("new-1-1: it is a symbolic link or not a directory"), "{said}");
     assert_eq!(assert_done(&sandbox.nicctl(&["detach", "nic-a"])), "nic-a: detached\n");
     sandbox.shell("test -e /mnt/precious/file");
 }
@@ -237,13 +240,13 @@ fn journals_are_for_nobody_else_whatever_the_umask_and_those_of_others_are_refus
     refused("chown 65534 /var/lib/nicctl/*.json", "it belongs to user 65534");
     refused(
         "chown 0 /var/lib/nicctl/*.json; chmod 0666 /var/lib/nicctl/*.json",
-        "others may write",
+        "others can write",
     );
-    refused("chmod 0600 /var/lib/nicctl/*.json; chmod 0777 /var/lib/nicctl", "others may write");
+    refused("chmod 0600 /var/lib/nicctl/*.json; chmod 0777 /var/lib/nicctl", "others can write");
     // What an interrupted process, or somebody else, left in the way of a new journal.
     sandbox.shell(
-        "chmod 0700 /var/lib/nicctl; echo kept >/mnt/target; \
-         for json in /var/lib/nicctl/*.json; do ln -s /mnt/target \"${json%.json}.new\"; done",
+        "chmod 0700 /var/lib/nicctl; echo kept >/mnt/target; for json in /var/lib/nicctl/*.json; \
+         do ln -s /mnt/target \"${json%.json}.new\"; done",
     );
     assert_done(&sandbox.nicctl(&["set", "nic-a", "link.mtu=1300"]));
     sandbox.shell("test \"$(cat /mnt/target)\" = kept");

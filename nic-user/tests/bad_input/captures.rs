@@ -51,8 +51,7 @@ fn decode_file(path: &Path) -> Output {
 fn lengths_that_no_frame_has_are_told_and_not_believed() {
     let packet = |len: u32| [&[0; 8], &len.to_le_bytes()[..], &len.to_le_bytes()].concat();
     for len in [u32::MAX, 1 << 31, (16 << 20) + 1] {
-        let message =
-            format!("byte 24: packet 0: {len} bytes were captured, and no frame is longer");
+        let message = format!("byte 24: packet 0: {len} bytes captured, but no frame exceeds");
         assert_refused(&decode_bytes(&[PCAP, &packet(len)]), 1, &message);
     }
     let block = |kind: u32, len: u32| [kind.to_le_bytes(), len.to_le_bytes()].concat();
@@ -63,7 +62,7 @@ fn lengths_that_no_frame_has_are_told_and_not_believed() {
         (6, "enhanced packet block"),
     ] {
         let output = decode_bytes(&[SECTION, &block(kind, 0xffff_fffc)]);
-        let message = format!("byte 28: {name}: 4294967280 bytes, and no frame is longer");
+        let message = format!("byte 28: {name}: 4294967280 bytes, but no frame exceeds");
         assert_refused(&output, 1, &message);
     }
     // Of a kind that is passed over.

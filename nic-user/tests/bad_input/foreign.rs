@@ -77,7 +77,7 @@ fn a_link_of_somebody_else_is_named_with_its_holder_and_stays() {
     let id = programs(host).0[0].prog_id;
     let link = format!("(id {id}) that is not nicctl's, attached by link ");
     assert_refused_for_foreign(host, &link);
-    assert_refused_for_foreign(host, &format!(" (process {})\n  fix: end its ", process::id()));
+    assert_refused_for_foreign(host, &format!(" (process {})\n  fix: stop its ", process::id()));
 }
 
 #[test]
@@ -104,8 +104,8 @@ fn tc_programs_of_somebody_else_stay() {
 fn a_device_that_does_not_offload_is_told_so() {
     needs_root!();
     let sandbox = Sandbox::new();
-    let message = "nicctl: attach to nic-a: nic-a (veth) does not run XDP programs in the device\n  \
-                   fix: `nicctl attach nic-a --mode native`, or `nicctl attach nic-a --mode generic`\n";
+    let message = "nicctl: attach to nic-a: nic-a (veth) has no XDP offload\n  fix: `nicctl \
+                   attach nic-a --mode native`, or `nicctl attach nic-a --mode generic`\n";
     sandbox.assert_refuses(&["attach", "nic-a", "--mode", "offload"], 1, message);
     sandbox.assert_refuses(&["attach", "nic-a", "--mode", "offload", "--dry-run"], 1, message);
     // Nor is an attachment touched that works.
@@ -119,11 +119,12 @@ fn a_device_that_does_not_offload_is_told_so() {
 fn a_device_without_native_xdp_gets_generic_where_xdp_is_needed_or_a_refusal() {
     needs_root!();
     let sandbox = Sandbox::new();
-    let message = "nicctl: attach to lo: lo does not run XDP natively\n  fix: `nicctl attach lo --mode generic`\n";
+    let message = "nicctl: attach to lo: lo has no native XDP\n  fix: `nicctl attach lo --mode \
+                   generic`\n";
     sandbox.assert_refuses(&["attach", "lo", "--mode", "native"], 1, message);
     let said = assert_done(&sandbox.nicctl(&["attach", "lo", "--log"]));
     assert!(said.starts_with("lo: attached, generic mode"), "{said}");
-    let why = "generic mode: attach to lo: lo does not run XDP natively";
+    let why = "generic mode: attach to lo: lo has no native XDP";
     assert!(said.contains(why), "{said}");
 }
 

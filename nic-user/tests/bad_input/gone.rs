@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{assert_done, assert_refused, needs_root, sandbox::Sandbox};
 
-const FORGOTTEN: &str = ": the settings that nicctl changed are gone with it\n";
+const FORGOTTEN: &str = ": gone, and with it the settings nicctl changed\n";
 
 /// How many journals there are.
 fn journals(sandbox: &Sandbox) -> usize {
@@ -29,7 +29,7 @@ fn the_settings_of_a_deleted_interface_are_forgotten() {
     needs_root!();
     let sandbox = with_deleted_interface();
     let way_out =
-        "fix: its settings are gone with it; their journal goes with: `nicctl detach --gone`";
+        "fix: its settings are gone with it; to remove their journal: `nicctl detach --gone`";
     for args in [&["restore", "nic-v"][..], &["restore", "nic-v", "--dry-run"]] {
         assert_refused(&sandbox.nicctl(args), 3, way_out);
     }
@@ -81,8 +81,8 @@ fn the_settings_of_a_vanished_namespace_keep_no_other_from_being_detached() {
     let output = sandbox.nicctl(&["detach", "--everywhere"]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("its network namespace is not to be seen"), "{said}");
-    assert!(said.contains("if it is no more: `nicctl detach --gone`"), "{said}");
+    assert!(said.contains("its network namespace is not visible from here"), "{said}");
+    assert!(said.contains("if it is gone: `nicctl detach --gone`"), "{said}");
     // The others are detached, and have their settings back.
     assert!(String::from_utf8_lossy(&output.stdout).starts_with("nic-a: detached\n"));
     assert_eq!(sandbox.lab().a().link().unwrap().gso_max_size, before);

@@ -39,7 +39,7 @@ fn waiting_has_an_end() {
     let output = sandbox.nicctl(&["attach", "nic-a", "--json"]);
     assert_refused(&output, 1, "nicctl: waiting for another nicctl (process ");
     assert_refused(&output, 1, "nicctl: another nicctl (process ");
-    assert_refused(&output, 1, ") has been at work for 10 seconds\n  fix: wait for it, or ");
+    assert_refused(&output, 1, ") has held the lock for 10 seconds\n  fix: wait for it, or ");
     assert_eq!(sandbox.state(), before);
 }
 

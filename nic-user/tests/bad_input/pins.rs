@@ -164,7 +164,7 @@ fn assert_foreign_link_stays(sandbox: &Sandbox, link: &Path, reason: &str) {
         sandbox.assert_refuses(
             &[command, "nic-a"],
             1,
-            "  fix: it stays as it is: move it away, and try again: `mv ",
+            "  fix: it is left alone: move it away and try again: `mv ",
         );
     }
     fs::rename(link, sandbox.bpffs().join("away")).unwrap();

@@ -9,7 +9,7 @@ use crate::{assert_done, assert_refused, needs_root, sandbox::Sandbox};
 const NOBODY: [&str; 5] =
     ["--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all", "--no-new-privs"];
 
-const FIX: &str = "fix: run it as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON";
+const FIX: &str = "fix: run it as root or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON";
 
 #[test]
 fn a_missing_capability_is_named() {
@@ -57,8 +57,8 @@ fn others_than_root_may_not_look_into_bpffs() {
     let sandbox = Sandbox::new();
     sandbox.attach();
     let before = sandbox.state();
-    let message = "/sys/fs/bpf/nicctl: Permission denied (os error 13)\n  fix: it is root's: \
-                   run nicctl as root, or with CAP_DAC_OVERRIDE\n";
+    let message = "/sys/fs/bpf/nicctl: Permission denied (os error 13)\n  fix: it belongs to \
+                   root: run nicctl as root or with CAP_DAC_OVERRIDE\n";
     for args in [&["list"][..], &["stats"], &["log"], &["detach", "--all"]] {
         assert_refused(&sandbox.nicctl_with(&NOBODY, args), 4, message);
     }
@@ -98,7 +98,7 @@ fn another_namespace_takes_cap_sys_admin() {
         let output = sandbox
             .nicctl_with(&["--bounding-set=-sys_admin"], &[args, &["--netns", name]].concat());
         assert_refused(&output, 4, &format!("enter network namespace {name}: Operation not"));
-        assert_refused(&output, 4, "fix: it takes root, or CAP_SYS_ADMIN");
+        assert_refused(&output, 4, "fix: run it as root or with CAP_SYS_ADMIN");
     }
 }
 
@@ -135,7 +135,7 @@ fn inside_ip_netns_exec_bpffs_is_hidden_from_who_may_not_look_at_the_first_proce
     for args in [&["attach", "nic-a"][..], &["list"], &["stats", "nic-a"], &["detach", "nic-a"]] {
         let before = sandbox.state();
         let output = inside(&without, args);
-        assert_refused(&output, 4, "look for bpffs: /sys/fs/bpf has none, and the first process's");
+        assert_refused(&output, 4, "look for bpffs: none on /sys/fs/bpf, and that of process 1");
         assert_refused(&output, 4, "CAP_SYS_PTRACE");
         assert_eq!(sandbox.state(), before);
         assert_done(&inside(&enough, args));
@@ -279,7 +279,7 @@ fn the_log_takes_cap_sys_admin() {
     let sandbox = Sandbox::new();
     assert_done(&sandbox.nicctl(&["attach", "nic-a", "--log"]));
     let output = sandbox.nicctl_with(&["--bounding-set=-sys_admin"], &["log", "nic-a"]);
-    let message = "follow the log of nic-a: not permitted without CAP_SYS_ADMIN\n  fix: it takes";
+    let message = "follow the log of nic-a: not permitted without CAP_SYS_ADMIN\n  fix: it needs";
     assert_refused(&output, 4, message);
 }
 
@@ -290,7 +290,7 @@ fn privileges_of_the_file_are_refused() {
     sandbox.shell("cp /mnt/nicctl /mnt/suid && chmod 4755 /mnt/suid");
     let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups", "/mnt/suid", "list"];
     let output = sandbox.command("setpriv", &nobody).output().unwrap();
-    assert_refused(&output, 4, "nicctl does not run with privileges of its file");
+    assert_refused(&output, 4, "nicctl refuses to run with file privileges");
     // Root has them anyway.
     assert_done(&sandbox.command("/mnt/suid", &["list"]).output().unwrap());
 }
@@ -363,8 +363,8 @@ fn refused_types_are_told() {
     let before = sandbox.state();
     let mut command = sandbox.command("/mnt/nicctl", &["attach", "nic-a"]);
     refuse_btf(&mut command);
-    let message = "nicctl: attach to nic-a: make the maps: the kernel does not take types (BTF): \
-                   Operation not permitted (os error 1)\n  fix: a seccomp filter, ";
+    let message = "nicctl: attach to nic-a: create the maps: the kernel rejects their types \
+                   (BTF): Operation not permitted (os error 1)\n  fix: a seccomp filter, ";
     assert_refused(&command.output().unwrap(), 4, message);
     assert_eq!(sandbox.state(), before);
 }

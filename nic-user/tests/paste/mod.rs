@@ -30,7 +30,8 @@ pub fn commands(text: &str) -> Vec<String> {
         words.split_once(' ').is_some_and(|(program, _)| PROGRAMS.contains(&program))
     };
     let whole = text.lines().map(|line| {
-        let behind = ["fix: ", "unless: "].iter().find_map(|label| line.split_once(label));
+        let behind =
+            ["fix: ", "unless confirmed: "].iter().find_map(|label| line.split_once(label));
         behind.map_or(line, |(_, command)| command)
     });
     let whole = whole.filter(is_command).filter(|line| !line.contains('`'));

@@ -1,11 +1,14 @@
 //! nicctl at work: two hosts joined by a cable, traffic of several kinds between them, and what
 //! nicctl says about it. Everything is made for the demo and removed at its end.
 //!
-//! Run it with `cargo xtask demo`; it needs root. A package of its own and no example of nic-user:
+//! Run it with `cargo xtask demo`; it needs root. `--picture FILE` also draws what `nicctl stats`
+//! printed. A package of its own and no example of nic-user:
 //! those are built with all that the tests need, which takes longer than nicctl itself.
 
+mod picture;
+
 use std::{
-    env,
+    env, fs,
     path::PathBuf,
     process::Command,
     time::{Duration, Instant},
@@ -23,6 +26,7 @@ const QUEUES: u32 = 4;
 
 fn main() -> anyhow::Result<()> {
     let start = Instant::now();
+    let picture = picture_path()?;
     let nicctl = Nicctl::find()?;
     step("Two hosts, joined by a veth pair with 4 queues");
     let lab = Lab::new(Shape { queues: QUEUES, mtu: 1500 })?;
@@ -31,9 +35,10 @@ fn main() -> anyhow::Result<()> {
         println!("  {}: {} and {}", host.interface(), host.ipv4(), host.ipv6());
     }
 
-    step("nicctl attach");
+    step("nicctl attach --mode native");
     for host in [a, b] {
-        nicctl.show(&["attach", host.interface(), "--netns", host.netns_name()])?;
+        let netns = host.netns_name();
+        nicctl.show(&["attach", host.interface(), "--mode", "native", "--netns", netns])?;
     }
 
     for (title, send) in KINDS {
@@ -47,7 +52,13 @@ fn main() -> anyhow::Result<()> {
     }
 
     step("nicctl stats nic-b");
-    nicctl.show(&["stats", b.interface(), "--netns", b.netns_name()])?;
+    let stats = nicctl.output(&["stats", b.interface(), "--netns", b.netns_name()])?;
+    print!("{stats}");
+    if let Some(path) = picture {
+        let command = format!("nicctl stats {}", b.interface());
+        let svg = picture::svg(&command, &stats.replace(b.netns_name(), "demo"));
+        fs::write(&path, svg).with_context(|| format!("cannot write {}", path.display()))?;
+    }
     step("nicctl stats nic-a");
     nicctl.show(&["stats", a.interface(), "--netns", a.netns_name()])?;
 
@@ -59,6 +70,16 @@ fn main() -> anyhow::Result<()> {
     drop(lab);
     println!("\nNothing is left behind. It took {:.1} s.", start.elapsed().as_secs_f32());
     Ok(())
+}
+
+/// The value of `--picture`, the only argument there is.
+fn picture_path() -> anyhow::Result<Option<PathBuf>> {
+    let arguments: Vec<_> = env::args_os().skip(1).collect();
+    match arguments.as_slice() {
+        [] => Ok(None),
+        [name, path] if name == "--picture" => Ok(Some(path.into())),
+        _ => bail!("usage: cargo xtask demo [--picture FILE]"),
+    }
 }
 
 /// A kind of traffic: what it is called, and how it is sent from one host to the other. It returns

@@ -170,7 +170,7 @@ impl End {
         match given.left.first() {
             None => Ok(()),
             Some(left) => Err(Error::failed(format!("{action}: {} is not {}", left.key, left.was))
-                .with_fix("see what it is (show), set it (set), and run this again")),
+                .with_fix("inspect it (show), set it (set), and run this again")),
         }
     }
 }
@@ -202,15 +202,14 @@ impl Loan {
         }
         let home = namespace::of_cookie(*netns_cookie)?.ok_or_else(|| {
             let path = self.path.display();
-            Error::failed(format!(
-                "give {self} back: the network namespace that they were in is no more"
-            ))
-            .with_fix(format!("take them out of {}, and remove {path}", namespaces.join(", ")))
+            Error::failed(format!("return {self}: their network namespace no longer exists"))
+                .with_fix(format!("move them out of {} and remove {path}", namespaces.join(", ")))
         })?;
         let given = ends.iter().zip(namespaces).map(|(end, namespace)| {
             let given = end.give_back(namespace, &home);
             given.map_err(|error| {
-                let fix = error.fix().unwrap_or("see what is in its way, and run this again");
+                let fix =
+                    error.fix().unwrap_or("resolve what the kernel reports, and run this again");
                 Error::failed(error.to_string()).with_fix(fix)
             })
         });
@@ -258,7 +257,9 @@ fn decode(bytes: &[u8]) -> Result<Record, String> {
     let damaged = |error: serde_json::Error| format!("it is damaged: {error}");
     match serde_json::from_slice::<AnyVersion>(bytes).map_err(damaged)?.version {
         VERSION => {}
-        other => return Err(format!("its format is {other}; this nicctl knows {VERSION}")),
+        other => {
+            return Err(format!("its format is version {other}; this nicctl supports {VERSION}"));
+        }
     }
     let record: Record = serde_json::from_slice(bytes).map_err(damaged)?;
     match record.namespaces.iter().find(|name| !lab::is_lent(name)) {
@@ -386,6 +387,9 @@ mod tests {
             assert!(decode(bad.as_bytes()).unwrap_err().contains("damaged"), "{bad}");
         }
         let older = good.replace("\"version\":2", "\"version\":1");
-        assert_eq!(decode(older.as_bytes()).unwrap_err(), "its format is 1; this nicctl knows 2");
+        assert_eq!(
+            decode(older.as_bytes()).unwrap_err(),
+            "its format is version 1; this nicctl supports 2"
+        );
     }
 }

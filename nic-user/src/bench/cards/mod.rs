@@ -65,7 +65,7 @@ impl Cards {
             }
             (Err(error), Some(loan)) => Err(loan.give_back().err().unwrap_or(error)),
             (Err(error), None) => Err(error),
-            (Ok(_), None) => Err(Error::failed("lend interfaces: nothing was written down")),
+            (Ok(_), None) => Err(Error::failed("borrow interfaces: nothing was recorded")),
         }
     }
 
@@ -97,9 +97,8 @@ impl Cards {
             }
         }
         let [a, b] = [a, b].map(Host::interface);
-        Err(Error::failed(format!("nothing that leaves {a} arrives at {b}")).with_fix(
-            "they must be joined by a cable, or by a switch that lets everything through",
-        ))
+        Err(Error::failed(format!("nothing sent from {a} arrives at {b}"))
+            .with_fix("connect them by a cable, or by a switch that passes everything"))
     }
 }
 

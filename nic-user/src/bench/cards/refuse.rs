@@ -28,14 +28,13 @@ const DEFAULT_QDISCS: [&str; 3] = ["noqueue", "mq", "pfifo_fast"];
 pub fn refuse(nics: &[Nic; 2], links: &[LinkInfo]) -> Result<()> {
     let [tx, rx] = nics;
     if tx.ifindex() == rx.ifindex() {
-        return Err(Error::usage("--tx and --rx must be two interfaces, joined by a cable"));
+        return Err(Error::usage("--tx and --rx must be two interfaces connected by a cable"));
     }
     for nic in nics {
         let name = nic.name();
         if let Some((reason, fix)) = stacked(&nic.link, links).or(in_use(nic)?) {
-            return Err(
-                Error::failed(format!("{name} can not be lent to a bench: {reason}")).with_fix(fix)
-            );
+            return Err(Error::failed(format!("{name} cannot be used for a benchmark: {reason}"))
+                .with_fix(fix));
         }
     }
     Ok(())
@@ -49,8 +48,8 @@ fn stacked(link: &LinkInfo, links: &[LinkInfo]) -> Option<Reason> {
         None if link.ifindex != LOOPBACK => {}
         Some("veth") => {}
         _ => {
-            let reason = "it is neither a network card nor one end of a veth pair".to_owned();
-            return Some((reason, "choose two interfaces that a cable joins".to_owned()));
+            let reason = "it is neither a NIC nor one end of a veth pair".to_owned();
+            return Some((reason, "choose two interfaces connected by a cable".to_owned()));
         }
     }
     let name = |ifindex| {
@@ -66,25 +65,22 @@ fn stacked(link: &LinkInfo, links: &[LinkInfo]) -> Option<Reason> {
         above.lower.is_some_and(|lower| lower.ifindex == link.ifindex && lower.netnsid.is_none())
     };
     let above = links.iter().find(is_above)?;
-    let fix = "use an interface that carries nothing".to_owned();
+    let fix = "use an idle interface".to_owned();
     Some((format!("{} is on top of it", above.name), fix))
 }
 
 fn in_use(nic: &Nic) -> Result<Option<Reason>> {
     let ifindex = nic.ifindex();
-    let fail = |error: crate::netlink::Error| error.while_doing("see whether it is in use");
+    let fail = |error: crate::netlink::Error| error.while_doing("check whether it is in use");
     let mut routes = Routes::open().map_err(fail)?;
     match routes.made_routes(ifindex).map_err(fail)? {
         MadeRoutes { has_default: true, .. } => {
-            let reason = "the default route leads out of it".to_owned();
-            return Ok(Some((
-                reason,
-                "use an interface that the machine does not need".to_owned(),
-            )));
+            let reason = "the default route uses it".to_owned();
+            return Ok(Some((reason, "use an interface the machine does not need".to_owned())));
         }
         MadeRoutes { routes: 0, .. } => {}
         MadeRoutes { routes, .. } => {
-            let reason = format!("{routes} routes lead out of it, and would be lost");
+            let reason = format!("{routes} routes use it and would be lost");
             let list = CommandLine::networking(&["ip", "route", "show", "dev", nic.name()]);
             return Ok(Some((reason, format!("{}, also with ip -6, lists them", list.quoted()))));
         }
@@ -95,7 +91,7 @@ fn in_use(nic: &Nic) -> Result<Option<Reason>> {
     if let Some(address) = address {
         let reason = format!("there are TCP connections at its address {address}");
         let list = CommandLine::networking(&["ss", "-tn"]).quoted();
-        let fix = format!("{list} lists them; use an interface that nobody uses");
+        let fix = format!("{list} lists them; use an idle interface");
         return Ok(Some((reason, fix)));
     }
     if Slot::of(&nic.link)?.exists()? || !nic.xdp().is_empty() {
@@ -107,7 +103,7 @@ fn in_use(nic: &Nic) -> Result<Option<Reason>> {
     let is_made =
         |kind: &String| !DEFAULT_QDISCS.contains(&kind.as_str()) && kind.as_str() != default.trim();
     Ok(qdisc::kinds(ifindex).map_err(fail)?.into_iter().find(is_made).map(|kind| {
-        let reason = format!("it has a queueing discipline that would be lost, {kind}");
+        let reason = format!("its queueing discipline {kind} would be lost");
         let delete = |what| {
             CommandLine::networking(&["tc", "qdisc", "del", "dev", nic.name(), what]).quoted()
         };

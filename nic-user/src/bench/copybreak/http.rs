@@ -94,7 +94,7 @@ fn head_len(response: &[u8], page: usize) -> io::Result<Option<usize>> {
 
 fn silence() -> io::Error {
     let seconds = PATIENCE.as_secs();
-    io::Error::new(ErrorKind::TimedOut, format!("the server said nothing for {seconds} s"))
+    io::Error::new(ErrorKind::TimedOut, format!("the server sent nothing for {seconds} s"))
 }
 
 fn unexpected(what: &str) -> io::Error {

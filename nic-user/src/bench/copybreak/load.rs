@@ -78,7 +78,7 @@ fn unnamed_file() -> Result<File> {
     let file = OpenOptions::new().write(true).custom_flags(libc::O_TMPFILE).open(&directory);
     file.map_err(|error| {
         Error::io(format!("load the disk: a file in {}", directory.display()), &error)
-            .with_fix("let TMPDIR name a directory on a disk")
+            .with_fix("set TMPDIR to a directory on a disk")
     })
 }
 

@@ -108,20 +108,21 @@ pub fn experiment(settings: &Settings) -> Result<Experiment> {
     cases.extend(web.unwrap_or_default());
     Ok(Experiment {
         name: "copybreak",
-        title: "Copybreak: held packets, and a web server's, left or copied",
+        title: "Copybreak: packets held in their buffers or copied, also under a web server",
         source: "net: hns3: use bounce buffer when rx page can not be reused (2021)",
         place: format!(
             "veth, our driver on AF_XDP in copy mode, and the kernel's stack for nginx; {cpus}"
         ),
         notes: [
-            "a steady rate is offered; whoever holds packets longer than there are frames for \
-             loses what comes in the meantime",
-            "p50 to max: latency from before the sender's call to the receiver's hands, of what arrives",
-            "sender and receiver look again and again whether it is time: CPU and cost say little",
-            "loaded: 8 threads that compute, 4 that write and sync 1 MB at a time, 2 that touch \
-             128 MB; with two processors mostly the scheduler is measured",
-            "published: more than 1.5 times the TCP throughput of one thread, with a strict IOMMU; \
-             here nothing is mapped, and what is spared is frames",
+            "packets come at a steady rate; a receiver that holds more than there are frames for \
+             loses packets",
+            "p50 to max: latency from before the sender's call until the receiver has the packet, \
+             of those that arrive",
+            "sender and receiver busy-wait: CPU and cost say little",
+            "loaded: 8 threads compute, 4 write and sync 1 MB at a time, 2 touch 128 MB; on two \
+             CPUs, this mostly measures the scheduler",
+            "published: more than 1.5 times the TCP throughput of one thread, with a strict \
+             IOMMU; here nothing is mapped, so the gain is in frames",
         ]
         .map(str::to_owned)
         .into_iter()

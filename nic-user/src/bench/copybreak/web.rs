@@ -68,13 +68,13 @@ pub fn notes(missing: Option<&Error>) -> Vec<String> {
     match missing {
         None => vec![
             format!(
-                "nginx: one process, asked for a page of {PAGE} bytes over {CONNECTIONS} \
-                 connections; nginx and pulled: its CPU time, and packets that were pulled \
-                 together, for each request"
+                "nginx: one process serves a page of {PAGE} bytes over {CONNECTIONS} connections; \
+                 nginx and pulled: its CPU time and the packets linearized, per request"
             ),
-            "attached: nicctl's TC programs at both hosts; pull to: with --pull and --rx-copybreak, \
-             which pulls packets of up to that size together before the stack gets them. Without \
-             XDP, for which veth copies every packet, so that there is nothing left to pull"
+            "attached: nicctl's TC programs on both hosts; pull to: with --pull and \
+             --rx-copybreak, which linearizes packets of up to that size before the stack gets \
+             them. Without XDP, because veth copies every packet for XDP and leaves nothing to \
+             pull"
                 .to_owned(),
         ],
         Some(error) => vec![format!("no requests to nginx: {}", error.in_one_line())],
@@ -96,7 +96,7 @@ fn case(bed: &Rc<Bed>, loaded: bool) -> Case {
 fn conclude(variants: &[model::Variant]) -> String {
     let rounds = |variant: &model::Variant| Some(variant.measured.as_ref()?.rate.rounds.clone());
     let Some(base) = variants.get(NOT_PULLING).and_then(rounds) else {
-        return "not to be told: the programs were not attached".to_owned();
+        return "unknown: the programs were not attached".to_owned();
     };
     let ratios = variants.iter().skip(NOT_PULLING + 1).filter_map(|variant| {
         let ratio = Ratio::paired(&rounds(variant)?, &base)?;
@@ -107,7 +107,7 @@ fn conclude(variants: &[model::Variant]) -> String {
             format!("best: {title}, {} times the requests of not pulling", text::ratio(ratio))
         }
         Best::None => "best: not pulling; pulling costs requests".to_owned(),
-        Best::Any => "no difference to be told between pulling and not pulling".to_owned(),
+        Best::Any => "no measurable difference between pulling and not pulling".to_owned(),
     }
 }
 
@@ -216,8 +216,8 @@ mod tests {
         };
         let helps = "best: pull to 2048, 1.50 (1.50–1.50) times the requests of not pulling";
         assert_eq!(said(101.0, 150.0), helps);
-        assert_eq!(said(101.0, 99.0), "no difference to be told between pulling and not pulling");
+        assert_eq!(said(101.0, 99.0), "no measurable difference between pulling and not pulling");
         assert_eq!(said(90.0, 99.0), "best: not pulling; pulling costs requests");
-        assert!(conclude(&[variant("no programs", [1.0; 5])]).starts_with("not to be told"));
+        assert!(conclude(&[variant("no programs", [1.0; 5])]).starts_with("unknown"));
     }
 }

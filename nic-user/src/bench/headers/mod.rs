@@ -73,21 +73,21 @@ pub fn experiment() -> Result<Experiment> {
         name: "headers",
         title: "Exact headers in the linear part, against a fixed 256 bytes",
         source: "net/mlx5: Avoid copying payload to the skb's linear part (2025), ConnectX-7",
-        place: format!("a tap device in place of the network card; {cpus}"),
+        place: format!("a tap device in place of the NIC; {cpus}"),
         notes: [
-            "the kernel's own receive path: the frame's virtio_net_hdr says how much of it goes \
-             into the linear part, the rest stays in page fragments; frames of less than 4096 \
-             bytes would be linear as a whole, so there is no MTU 1500",
-            "sender, polling thread and reader share one processor, so that GRO gets batches",
-            "costs and RCV% are of the receiving side alone, polling thread included: the sender \
-             stands for a network card",
-            "segments: of a super-packet; chained: super-packets that GRO made into a chain of \
-             packets (frag_list), because payload lay in the linear part; merged ones hold all \
-             payload in fragments",
-            "our driver: frames come from inside the kernel; the receiver, on another processor, \
-             takes them in batches, merges them and copies the payload out; rates are of the time \
-             that this takes, waiting left out; checksums are trusted, as behind a NIC that \
-             verifies them, unless it says verified",
+            "the kernel's own receive path: the frame's virtio_net_hdr sets how much goes into \
+             the linear part, the rest stays in page fragments; frames below 4096 bytes would be \
+             fully linear, so there is no MTU 1500",
+            "sender, polling thread and reader share one CPU, so that GRO gets batches",
+            "cost and RCV% cover only the receiving side, including its polling thread: the \
+             sender stands for a NIC",
+            "segments: per super-packet; chained: super-packets that GRO built as a chain \
+             (frag_list), because payload was in the linear part; merged ones hold all payload in \
+             fragments",
+            "our driver: frames come from inside the kernel; the receiver, on another CPU, takes \
+             them in batches, merges them and copies the payload out; rates are per time spent on \
+             this, not waiting; checksums are trusted, as with a NIC that verifies them, unless \
+             marked verified",
         ]
         .map(str::to_owned)
         .into(),

@@ -54,15 +54,15 @@ fn head(document: &Document) -> String {
         (
             "rounds",
             format!(
-                "{rounds} of {round_seconds} s for each variant, in turns; medians with lowest and \
-                 highest round, ratios with their 95 % confidence interval (bootstrap of the \
-                 rounds)"
+                "{rounds} of {round_seconds} s per variant, interleaved; medians with the lowest \
+                 and highest round, ratios with their 95 % confidence interval (bootstrap over \
+                 the rounds)"
             ),
         ),
         (
             "plots",
-            "bars are medians, black lines go from the lowest to the highest round, red lines are \
-             where a bar would end with the published ratio"
+            "bars are medians, black lines span the lowest to the highest round, red lines mark \
+             the published ratio"
                 .to_owned(),
         ),
         ("not comparable", machine.caveats().join("; ")),
@@ -84,7 +84,7 @@ fn section(experiment: &Experiment) -> Result<String> {
     let [name, title, source, place] = [name, title, source, place].map(|text| escaped(text));
     let mut html = format!("<h2 id=\"{name}\">{title}</h2>\n");
     line!(html, "<p class=\"aside\"><code>nicctl bench {name}</code>. {place}.</p>");
-    line!(html, "<p class=\"aside\">Published beside it: {source}.</p>");
+    line!(html, "<p class=\"aside\">Published figures: {source}.</p>");
     if let Some(Grid { titles, rows }) = text::overview(experiment) {
         html.push_str(&table(&titles, &rows));
     }

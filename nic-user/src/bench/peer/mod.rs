@@ -142,12 +142,12 @@ fn ask(channel: &RefCell<Channel>, question: Question) -> Result<Answer> {
             Err(Error::failed(format!("the other side says: {}", cell(&error, MAX_TEXT))))
         }
         Some(answer) => Ok(answer),
-        None => Err(Error::failed("the other side has gone")),
+        None => Err(Error::failed("the other side closed the connection")),
     }
 }
 
 fn unexpected() -> Error {
-    Error::failed("the other side does not answer the question")
+    Error::failed("the other side sent an unexpected answer")
         .with_fix("use the same nicctl on both machines")
 }
 
@@ -191,7 +191,7 @@ struct Way {
 
 impl Way {
     fn to(peer: &Peer) -> Result<Self> {
-        let fail = |error: crate::netlink::Error| error.while_doing("look for the way there");
+        let fail = |error: crate::netlink::Error| error.while_doing("find the route");
         let route =
             Routes::open().and_then(|mut routes| routes.route(peer.theirs)).map_err(fail)?;
         // There is none to an address of this machine.
@@ -235,12 +235,12 @@ pub fn udp_gso(peer: &Rc<Peer>) -> Result<Experiment> {
         place: peer.place(cpus),
         notes: vec![
             format!(
-                "nothing is changed on either machine: {} segments as it is set up \
-                 (feature.tx-udp-segmentation); change that between two runs, and compare them \
+                "neither machine is changed: {} segments as configured \
+                 (feature.tx-udp-segmentation); change that between two runs and compare them \
                  with `nicctl bench compare`",
                 way.name
             ),
-            "CPU: of all processors of both machines".to_owned(),
+            "CPU: all CPUs of both machines".to_owned(),
         ],
         cases: cases.into(),
     })
@@ -291,7 +291,7 @@ pub fn big_tcp(peer: &Rc<Peer>) -> Result<Experiment> {
         Case::new(title.to_owned(), measure, vec![Variant::new("as set up", trial)])
     };
     let transactions = |title, size| case(title, Measure::Transactions, Tcp::Answer { size });
-    let size = way.max_size.map_or("no limit that is known".to_owned(), |size| size.to_string());
+    let size = way.max_size.map_or("no known limit".to_owned(), |size| size.to_string());
     Ok(Experiment {
         name: "big-tcp",
         title: "BIG TCP: packets of more than 64 KB",
@@ -299,12 +299,12 @@ pub fn big_tcp(peer: &Rc<Peer>) -> Result<Experiment> {
         place: peer.place(cpus),
         notes: vec![
             format!(
-                "nothing is changed on either machine; the largest packet at {} is {size}: change \
-                 link.gso-max-size and link.gro-max-size at both between two runs, and compare \
+                "neither machine is changed; the largest packet on {} is {size}: change \
+                 link.gso-max-size and link.gro-max-size on both between two runs and compare \
                  them with `nicctl bench compare`",
                 way.name
             ),
-            "CPU: of all processors of both machines".to_owned(),
+            "CPU: all CPUs of both machines".to_owned(),
         ],
         cases: vec![
             transactions("TCP_RR 70000", 70_000),

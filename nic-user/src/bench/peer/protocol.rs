@@ -164,7 +164,7 @@ impl Channel {
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(Error::failed("nothing was said for too long"));
+                return Err(Error::failed("timed out"));
             }
             self.stream.set_read_timeout(Some(left)).map_err(fail)?;
             match self.stream.read(&mut block) {
@@ -264,7 +264,7 @@ mod tests {
     fn silence_ends() {
         let (_stream, mut channel) = pair();
         let silence = channel.receive::<Question>(Duration::from_millis(1)).unwrap_err();
-        assert_eq!(silence.to_string(), "nothing was said for too long");
+        assert_eq!(silence.to_string(), "timed out");
     }
 
     proptest! {

@@ -202,7 +202,7 @@ impl Guest<'_> {
     fn converse(&self, stream: TcpStream, from: SocketAddr, admission: &Admission) -> String {
         match converse(self, stream, admission) {
             Ok(()) => format!("{from} was served"),
-            Err(error) => format!("{from} was sent away: {error}"),
+            Err(error) => format!("{from} was refused: {error}"),
         }
     }
 
@@ -210,7 +210,7 @@ impl Guest<'_> {
     fn be_served(&self) -> Result<()> {
         let mut present = lock(&self.guests.0);
         if present.served.is_some() {
-            return Err(Error::failed("somebody else is being served; try again later"));
+            return Err(Error::failed("another client is being served; try again later"));
         }
         present.served = Some(self.number);
         Ok(())
@@ -252,14 +252,14 @@ fn admit(channel: &mut Channel, admission: &Admission) -> Result<()> {
             Ok(())
         }
         Some(Question::Hello { version: VERSION, .. }) => Err(Error::not_permitted(
-            "it takes the token that `nicctl bench serve` printed: bench --peer HOST --token TOKEN",
+            "pass the token that `nicctl bench serve` printed: bench --peer HOST --token TOKEN",
         )),
         Some(Question::Hello { version, .. }) => Err(Error::failed(format!(
-            "version {version} is not spoken here, only {VERSION}: use the same nicctl on both \
-             machines"
+            "protocol version {version} is not supported, only {VERSION}: use the same nicctl on \
+             both machines"
         ))),
         Some(_) => Err(Error::failed("the first line must be a hello")),
-        None => Err(Error::failed("it went without a word")),
+        None => Err(Error::failed("it closed the connection without a word")),
     }
 }
 
@@ -296,12 +296,12 @@ impl Conversation {
 
     fn answer(&mut self, question: Question) -> Result<Answer> {
         match question {
-            Question::Hello { .. } => Err(Error::failed("hello was said before")),
+            Question::Hello { .. } => Err(Error::failed("hello was already sent")),
             Question::Udp(udp) => self.begin_work(|ends, cpu| Work::udp(ends, cpu, udp)),
             Question::Tcp(tcp) => self.begin_work(|ends, cpu| Work::tcp(ends, cpu, tcp)),
             Question::Read => match &self.work {
                 Some(work) => Ok(Answer::Done(work.done()?)),
-                None => Err(Error::failed("there is nothing to read: nothing was begun")),
+                None => Err(Error::failed("there is nothing to read: nothing was started")),
             },
             Question::End => {
                 self.work = None;
@@ -317,7 +317,7 @@ impl Conversation {
     ) -> Result<Answer> {
         self.work = None;
         let begun = begin(self.ends, self.cpu);
-        let (work, port) = begun.map_err(|error| Error::io("begin to receive", &error))?;
+        let (work, port) = begun.map_err(|error| Error::io("start receiving", &error))?;
         self.work = Some(work);
         Ok(Answer::Ready { port })
     }
@@ -397,13 +397,13 @@ impl Work {
         let thread = Some(thread);
         match starting.recv() {
             Ok(clock) => Ok(Self { shared, clock, thread }),
-            Err(_) => Err(io::Error::other("no processor to receive on")),
+            Err(_) => Err(io::Error::other("no CPU to receive on")),
         }
     }
 
     fn done(&self) -> Result<Done> {
         let thread = self.clock.read().map_err(|error| {
-            Error::io("read the CPU time of a thread that has ended already", &error)
+            Error::io("read the CPU time of a thread that has already ended", &error)
         })?;
         let cpus = CpuTimes::read()?.all();
         Ok(Done {

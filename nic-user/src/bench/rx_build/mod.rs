@@ -50,14 +50,14 @@ pub fn in_lab() -> Result<Experiment> {
     cases.push(forward_case(&cpus)?);
     cases.push(transaction_case(&Rc::new(Lab::new(Shape::default())?), together)?);
     Ok(experiment(
-        format!("veth; frames are made and received on the same CPU; {together} for TCP_RR"),
+        format!("veth; frames are generated and received on the same CPU; {together} for TCP_RR"),
         [
             "SND% is generator and receiver together: both run in the generator's thread",
-            "our driver: the receiver is on another processor and takes frames in batches; rates \
-             are of the time that this takes, waiting left out; what it builds, it drops",
-            "forwarding sends frames back out of the interface that they came in by; what the \
-             kernel forwards is dropped at TC, what XDP forwards at XDP; our forwarder has another \
-             processor to itself",
+            "our driver: the receiver is on another CPU and takes frames in batches; rates are \
+             per time spent on this, not waiting; it drops what it builds",
+            "forwarding sends frames back out of the interface they arrived on; what the kernel \
+             forwards is dropped at TC, what XDP forwards at XDP; our forwarder has a CPU to \
+             itself",
         ],
         cases,
     ))
@@ -88,9 +88,9 @@ pub fn over_cards(lab: &Rc<Lab>) -> Result<Experiment> {
     Ok(experiment(
         format!("{ends}; {together} for TCP_RR"),
         [
-            "CPU: of all processors of this machine, which is both ends",
-            "rates: as the receiving interface counts; a driver that does not count what XDP drops \
-             shows nothing of it",
+            "CPU: all CPUs of this machine, which is both ends",
+            "rates: as counted by the receiving interface; drivers that do not count XDP drops \
+             show none",
         ],
         cases,
     ))
@@ -99,12 +99,12 @@ pub fn over_cards(lab: &Rc<Lab>) -> Result<Experiment> {
 fn experiment<const N: usize>(place: String, notes: [&str; N], cases: Vec<Case>) -> Experiment {
     Experiment {
         name: "rx-build",
-        title: "Packet objects on demand: small frames with and without them",
+        title: "Socket buffers on demand: small frames with and without them",
         source: "net/mlx5e: Build RX SKB on demand (2016), ConnectX-4, 64 B frames",
         place,
         notes: [
-            "frames come from inside the kernel (live-frame test runs of XDP), without packet \
-             objects; TC can only look at a frame once it has one",
+            "frames come from inside the kernel (live-frame test runs of XDP), without socket \
+             buffers; TC sees a frame only once it has one",
         ]
         .into_iter()
         .chain(notes)
@@ -269,7 +269,7 @@ fn forward(router: &Host) -> Result<()> {
         })
     };
     let written: io::Result<()> = router.run(write)?;
-    written.map_err(|error| Error::io("let a host forward", &error))
+    written.map_err(|error| Error::io("enable forwarding on a host", &error))
 }
 
 /// Frames from the generator to their end.

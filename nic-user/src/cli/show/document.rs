@@ -31,7 +31,7 @@ pub(in crate::cli) struct Document {
     name: String,
     /// Its index in its network namespace.
     ifindex: u32,
-    /// The network namespace, if one was named.
+    /// The network namespace, if one was given.
     netns: Option<String>,
     /// Kind of virtual interface, as `ip -d link` names it; null for hardware.
     kind: Option<String>,
@@ -45,11 +45,11 @@ pub(in crate::cli) struct Document {
     driver: Option<Driver>,
     /// NUMA node of the device.
     node: Option<u32>,
-    /// Process id of irqbalance, if it runs: it moves interrupts to other CPUs.
+    /// Process ID of irqbalance, if it runs: it moves interrupts to other CPUs.
     irqbalance: Option<u32>,
     /// What the driver does with small received packets.
     copybreak: Copybreak,
-    /// Settings by group and name. One that the interface does not have is absent.
+    /// Settings by group and name. Settings the interface lacks are absent.
     settings: BTreeMap<String, BTreeMap<String, Setting>>,
     /// Queues in use.
     queues: Vec<Queue>,
@@ -88,22 +88,21 @@ struct Copybreak {
 
 #[derive(Debug, Serialize, JsonSchema)]
 struct Setting {
-    /// What it is set to: a number, a switch, or text.
+    /// Its value: a number, a switch, or text.
     value: Value,
-    /// What it was asked to be, where the device does not grant that, because of what it depends
-    /// on.
+    /// The requested value, where the device does not grant it because of a dependency.
     requested: Option<Value>,
-    /// The least that the device takes, where it says.
+    /// The device's minimum, if known.
     min: Option<u64>,
-    /// The most that the device takes, where it says.
+    /// The device's maximum, if known.
     max: Option<u64>,
-    /// What it is when nobody has set it, where that is known.
+    /// The value unless set, if known.
     default: Option<Value>,
     /// `read-write`, `read-only` or `fixed`.
     access: &'static str,
-    /// Who fixed it: `driver`, `kernel`, `module parameter`, ...
+    /// What fixes it: `driver`, `kernel`, `module parameter`, ...
     fixed_by: Option<String>,
-    /// What else to know about it.
+    /// A remark.
     note: Option<String>,
 }
 
@@ -137,11 +136,11 @@ struct PagePool {
     id: u64,
     /// Id of the NAPI instance that it belongs to.
     napi: Option<u64>,
-    /// Pages that are out: in rings, in sockets.
+    /// Pages in use: in rings or in sockets.
     inflight: u64,
-    /// The memory in those pages, in bytes.
+    /// The memory of those pages, in bytes.
     inflight_bytes: u64,
-    /// Whether the driver let go of it, and it only waits for its pages.
+    /// Whether the driver has released it, and it only waits for its pages.
     detached: bool,
     /// What it counted, by the kernel's names; empty if the kernel is built without.
     counters: BTreeMap<String, u64>,
@@ -149,7 +148,7 @@ struct PagePool {
 
 #[derive(Debug, Serialize, JsonSchema)]
 struct FlowRule {
-    /// Where it is in the table.
+    /// Its position in the table.
     location: u32,
     /// Type of flow, as ethtool names it.
     flow: Option<String>,
@@ -157,7 +156,7 @@ struct FlowRule {
     matches: BTreeMap<String, Match>,
     /// `queue`, `drop` or `wake`.
     action: &'static str,
-    /// The queue that packets go to, unless a table of queues of its own chooses it.
+    /// The queue that packets go to, unless an RSS context chooses it.
     queue: Option<u32>,
     /// The virtual function that the queue is of; null for the device itself.
     vf: Option<u8>,

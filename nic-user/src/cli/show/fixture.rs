@@ -1,4 +1,4 @@
-//! A card as large and as odd as they come.
+//! A NIC with as many and as unusual settings as any.
 
 use super::Shown;
 use crate::{

@@ -1,4 +1,4 @@
-//! `nicctl show`: everything that an interface has.
+//! `nicctl show`: everything there is to know about an interface.
 
 pub(super) mod document;
 #[cfg(test)]
@@ -23,12 +23,10 @@ use crate::{
 
 /// Show the settings of interfaces, with limits and defaults
 ///
-/// A setting is called GROUP.NAME, with the name that ethtool or ip has for it. What the device or
-/// its driver does not have is not listed. Below the settings comes what serves each queue: NAPI,
-/// interrupt, CPUs, NUMA nodes.
+/// A setting is called GROUP.NAME, with the name that ethtool or ip uses. Settings the device lacks
+/// are not listed. Below them, each queue is shown with its NAPI, IRQ, CPUs and NUMA nodes.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
+#[command(after_help = "Examples:
   nicctl show eth0
   nicctl show eth0 eth1 --group feature --group ring
   nicctl show --all --group coalesce
@@ -37,7 +35,7 @@ pub(super) struct Args {
     #[command(flatten)]
     interfaces: InterfacesArgs,
 
-    /// Show only settings of this group, and all of them; may be repeated
+    /// Show only the settings of this group, and all of them; may be repeated
     #[arg(long = "group", value_name = "GROUP",
         value_parser = clap::builder::PossibleValuesParser::new(Group::ALL.map(Group::name)))]
     groups: Vec<String>,
@@ -46,12 +44,12 @@ pub(super) struct Args {
     #[arg(long, conflicts_with = "as_profile")]
     json: bool,
 
-    /// Print what can be set as a profile, which `nicctl apply` takes (`nicctl schema profile`)
+    /// Print the writable settings as a profile for `nicctl apply` (`nicctl schema profile`)
     #[arg(long)]
     as_profile: bool,
 }
 
-/// What there is to show.
+/// What to show.
 struct Shown {
     survey: Survey,
     netns: Option<String>,

@@ -21,21 +21,21 @@ use crate::{
     },
 };
 
-/// With more lines than this, the others are only counted.
+/// Beyond this many lines, the rest are only counted.
 const MAX_LINES: usize = 24;
 /// Widest list of CPUs or nodes, in columns.
 const MAX_LIST: usize = 10;
 /// Columns between two columns of the table.
 const GAP: usize = 2;
 
-/// What is the same for several queues.
+/// What several queues have in common.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Line {
     directions: &'static str,
     first: u32,
     last: u32,
     cells: [String; 7],
-    /// Whether each queue has an interrupt of its own.
+    /// Whether each queue has its own interrupt.
     is_single: bool,
 }
 
@@ -63,7 +63,7 @@ pub(super) fn write(out: &mut dyn Write, style: Style, survey: &Survey) -> io::R
     }
 }
 
-/// Cuts the names of interrupts to what the other columns leave.
+/// Shortens interrupt names to the width that the other columns leave.
 fn shorten_names(rows: &mut [[String; 8]]) {
     const TITLES: [&str; 8] = ["QUEUE", "NAPI", "IRQ", "", "CPUS", "NODE", "RPS", "XPS"];
     const NAME: usize = 3;
@@ -93,8 +93,8 @@ impl Line {
     }
 }
 
-/// A line for what is the same: a receive and a transmit queue with one NAPI, or neighbours that
-/// nothing sets apart.
+/// One line for queues that look alike: a receive and a transmit queue with one NAPI, or neighbours
+/// that differ in nothing.
 fn fold(paths: &[QueuePath], settings: &Settings) -> Vec<Line> {
     let of = |direction| paths.iter().filter(move |path| path.queue.direction == direction);
     let mut paired = BTreeSet::new();

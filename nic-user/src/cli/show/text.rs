@@ -1,4 +1,4 @@
-//! What `nicctl show` shows on a terminal: one screen, if the device is not too large.
+//! What `nicctl show` prints on a terminal: one screen, unless the device is too large.
 
 use std::io::{self, Write};
 
@@ -27,7 +27,7 @@ const MAX_NAME: usize = 38;
 const MAX_VALUE: usize = 20;
 const MAX_REMARK: usize = 18;
 
-/// Writes everything, or all settings of the groups that were asked for.
+/// Writes everything, or all settings of the groups requested.
 pub(super) fn write(out: &mut dyn Write, style: Style, shown: &Shown) -> io::Result<()> {
     if !shown.groups.is_empty() {
         return write_groups(out, style, shown);
@@ -88,12 +88,12 @@ fn write_driver(out: &mut dyn Write, style: Style, shown: &Shown) -> io::Result<
     paragraph::write_items(out, style, ("driver", MARGIN), &items)
 }
 
-/// A setting of which nothing is known besides its value.
+/// A setting of which only the value is known.
 const fn is_plain(setting: &Setting) -> bool {
     setting.min.is_none() && setting.max.is_none() && setting.default.is_none()
 }
 
-/// Settings that are shown with the queues that they are about, or in a form of their own.
+/// Settings shown with the queues they belong to, or in a form of their own.
 fn is_shown_elsewhere(key: &Key) -> bool {
     match key.group {
         Group::Feature | Group::Copybreak | Group::Rps | Group::Xps | Group::Irq => true,
@@ -102,7 +102,7 @@ fn is_shown_elsewhere(key: &Key) -> bool {
     }
 }
 
-/// The settings that have limits or a default, as a table.
+/// The settings with limits or a default, as a table.
 fn write_limited(out: &mut dyn Write, style: Style, shown: &Shown) -> io::Result<()> {
     let limited = shown.settings().filter(|(key, setting)| {
         // What each NAPI has for itself says something only where it differs from the device's.
@@ -168,7 +168,7 @@ fn table<'a>(settings: impl Iterator<Item = (&'a Key, &'a Setting)>) -> Table<6>
     table
 }
 
-/// The settings of which nothing is known besides their values.
+/// The settings of which only the values are known.
 fn plain_table<'a>(settings: impl Iterator<Item = (&'a Key, &'a Setting)>) -> Table<3> {
     let mut table =
         Table::new([("SETTING", Align::Left), ("CURRENT", Align::Left), ("", Align::Left)]);
@@ -182,7 +182,7 @@ fn value(setting: &Setting) -> String {
     cell(&setting.state().to_string(), MAX_VALUE)
 }
 
-/// Who decides about a setting if not the user, or else what there is to know about it.
+/// What decides about a setting if not the user; otherwise its remark.
 fn remark(setting: &Setting) -> String {
     match (&setting.access, &setting.note) {
         (Access::Fixed { by }, _) => format!("fixed: {by}"),
@@ -199,7 +199,7 @@ fn item(key: &Key, setting: &Setting) -> String {
     }
 }
 
-/// Features by state. Those that the driver has not and never will have on are only counted.
+/// Features by state. Features that the driver lacks are only counted.
 fn write_features(out: &mut dyn Write, style: Style, shown: &Shown) -> io::Result<()> {
     let features: Vec<_> =
         shown.settings().filter(|(key, _)| key.group == Group::Feature).collect();
@@ -239,7 +239,7 @@ fn write_copybreak(out: &mut dyn Write, style: Style, shown: &Shown) -> io::Resu
         },
         (State::None, _) => "none".to_owned(),
         _ if driver.is_empty() => "none".to_owned(),
-        _ => format!("not tunable, and what {driver} copies is not known"),
+        _ => format!("not tunable; what {driver} copies is unknown"),
     };
     if let Some(note) = note {
         text.extend([": ", note]);
@@ -252,7 +252,7 @@ fn write_copybreak(out: &mut dyn Write, style: Style, shown: &Shown) -> io::Resu
     paragraph::write_text(out, style, ("copybreak", MARGIN), &text)
 }
 
-/// ` (60 to 1024, default 256)`, as far as it is known.
+/// ` (60 to 1024, default 256)`, as far as known.
 fn limits(setting: &Setting) -> String {
     let mut parts = Vec::new();
     match (setting.min, setting.max) {
@@ -293,7 +293,7 @@ fn write_page_pools(out: &mut dyn Write, style: Style, shown: &Shown) -> io::Res
 fn write_notes(out: &mut dyn Write, style: Style, shown: &Shown) -> io::Result<()> {
     let has_interrupts = shown.survey.queues.iter().any(|queue| queue.interrupt.is_some());
     if let Some(pid) = shown.irqbalance.filter(|_| has_interrupts) {
-        let text = format!("process {pid} moves interrupts to other CPUs as it likes");
+        let text = format!("process {pid} moves interrupts between CPUs");
         paragraph::write_text(out, style, ("irqbalance", MARGIN), &text)?;
     }
     for note in &shown.survey.notes {
@@ -338,7 +338,7 @@ mod tests {
             "page pools    2 pools, 512 pages out, 2.10 MB, 1 given up",
             "rx tx 0   8192  100  enp129s0f1np1v9-Tx-Rx-0   0     0     -           -",
             "40 more; --json has them all",
-            "irqbalance    process 812 moves interrupts to other CPUs as it likes",
+            "irqbalance    process 812 moves interrupts between CPUs",
             "not read      pause: EBUSY: Device or resource busy",
         ] {
             assert!(text.lines().any(|found| found.starts_with(line)), "{line}\n{text}");
@@ -377,6 +377,6 @@ mod tests {
             "rx 256, fixed by the module parameter"
         );
         assert_eq!(copybreak("vmxnet3", None), "none");
-        assert_eq!(copybreak("new", None), "not tunable, and what new copies is not known");
+        assert_eq!(copybreak("new", None), "not tunable; what new copies is unknown");
     }
 }

@@ -371,7 +371,7 @@ fn rounding_cutting_and_ignoring_are_reported_as_what_they_are() {
     let mut report = lab.apply(&["ring.rx=100", "coalesce.rx-usecs=100", "pause.rx=on"], &mut fake);
     let (rounded, cut) = (Outcome::Rounded(104_u64.into()), Outcome::Clamped(64_u64.into()));
     assert_eq!(outcomes(&report), [&rounded, &cut, &Outcome::NoEffect]);
-    assert_eq!(report.error().unwrap().to_string(), "eth0 accepted, without effect: pause.rx");
+    assert_eq!(report.error().unwrap().to_string(), "eth0 accepted, but without effect: pause.rx");
     // What is known of it is used in the next plan.
     let journal = lab.journals.find(&fake.identity).unwrap().unwrap();
     let (identity, obtained) = (&fake.identity, &journal.obtained);

@@ -99,9 +99,9 @@ impl<'a> Planner<'a> {
 
     fn leave_out(&mut self, request: &Request, verdict: Verdict) {
         match verdict {
-            Verdict::Skip(what) => self.note(format!("left out: {what}")),
+            Verdict::Skip(what) => self.note(format!("skipped: {what}")),
             Verdict::Refuse(refusal) if request.origin.is_best_effort() => {
-                self.note(format!("left out: {}", refusal.what));
+                self.note(format!("skipped: {}", refusal.what));
             }
             Verdict::Refuse(mut refusal) => {
                 if let Origin::Profile { .. } = request.origin {
@@ -122,7 +122,7 @@ impl<'a> Planner<'a> {
             && same(key, before, to)
             && same(key, got, &setting.value)
         {
-            let note = format!("{key} is {got}: that is what the driver made of {before} before");
+            let note = format!("{key} is {got}: the driver made {got} of {before} before");
             return self.note(note);
         }
         let (key, from) = (key.clone(), setting.state());
@@ -146,8 +146,7 @@ impl<'a> Planner<'a> {
                         where_(&key),
                         where_(&other)
                     );
-                    let fix =
-                        format!("leave one of them out: in a profile, {} = \"keep\"", other.name);
+                    let fix = format!("omit one of them: in a profile, {} = \"keep\"", other.name);
                     self.refusals.push(Refusal::new(Kind::Usage, what).with_fix(fix));
                 }
                 if self.changes.contains_key(&key) {
@@ -296,7 +295,7 @@ fn refused(name: &str, refusals: &[Refusal]) -> Error {
             None => error,
         };
     }
-    let mut message = format!("plan for {name}: {} wishes are refused", refusals.len());
+    let mut message = format!("plan for {name}: {} settings are refused", refusals.len());
     let mut seen = BTreeSet::new();
     for refusal in refusals.iter().filter(|refusal| seen.insert(&refusal.what)) {
         message.push_str(&format!("\n  {}", refusal.what));

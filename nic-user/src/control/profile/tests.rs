@@ -93,7 +93,7 @@ fn what_is_unknown_is_refused_with_line_and_suggestion() {
     let expected = |message: &str, fix: &str| (message.to_owned(), fix.to_owned());
     assert_eq!(
         refusal("[ring]\nrx = 1\nrxx = 2\n"),
-        expected("profile p, line 3: ring has no setting called \"rxx\"", "did you mean ring.rx?")
+        expected("profile p, line 3: ring has no setting \"rxx\"", "did you mean ring.rx?")
     );
     assert_eq!(
         refusal("\n[rnig]\nrx = 1\n"),
@@ -115,7 +115,7 @@ fn values_of_the_wrong_kind_are_refused_with_their_line() {
     let number = "18446744073709551615";
     assert_eq!(
         message("[ring]\nrx = -1"),
-        format!("profile p, line 2: ring.rx is -1; 0 to {number} are possible")
+        format!("profile p, line 2: ring.rx is -1; it must be 0 to {number}")
     );
     assert_eq!(
         message("[ring]\nrx = 1.5"),
@@ -123,7 +123,7 @@ fn values_of_the_wrong_kind_are_refused_with_their_line() {
     );
     assert_eq!(
         message("[ring]\nrx = \"200%\""),
-        "profile p, line 2: ring.rx is 200%; 0% to 100% are possible"
+        "profile p, line 2: ring.rx is 200%; it must be 0% to 100%"
     );
     assert_eq!(message("ring = 5"), "profile p, line 1: ring is a table: [ring]");
     assert_eq!(message("extends = 5"), "profile p, line 1: extends takes a string");
@@ -172,7 +172,7 @@ fn profiles_that_extend_themselves_or_nothing_are_refused() {
     assert!(message("self.toml").contains("line 1: it extends itself, through "));
     assert!(message("gone.toml").contains("line 1: read profile "));
     let error = load(&folder, "none.toml").unwrap_err();
-    assert!(error.to_string().ends_with("line 1: there is no profile called \"troughput\""));
+    assert!(error.to_string().ends_with("line 1: there is no profile \"troughput\""));
     assert_eq!(error.fix(), Some("did you mean throughput?"));
 }
 
@@ -211,7 +211,7 @@ fn nested_toml_does_not_overflow() {
 #[test]
 fn an_unknown_profile_is_suggested() {
     let error = Profile::load("latenzy").unwrap_err();
-    assert_eq!(error.to_string(), "there is no profile called \"latenzy\"");
+    assert_eq!(error.to_string(), "there is no profile \"latenzy\"");
     assert_eq!(error.fix(), Some("did you mean latency?"));
 }
 
@@ -249,7 +249,7 @@ fn a_match_says_what_does_not() {
     assert_eq!(check(drivers(&["ice", "igb"]), None), Ok(()));
     assert_eq!(
         check(drivers(&["ice", "i40e"]), None),
-        Err("profile p is not for eth0: its driver is igb, not ice or i40e".into())
+        Err("profile p does not match eth0: its driver is igb, not ice or i40e".into())
     );
     let name = |name: &str| Match { names: vec![name.into()], ..Match::default() };
     assert_eq!(check(name("eth?"), None), Ok(()));

@@ -125,7 +125,7 @@ pub const WARNINGS: &[Warning] = &[
     Warning {
         of: Names::of(Group::Feature, &["rx-lro"]),
         to: State::On,
-        what: "packets that were merged can not be forwarded as they were",
+        what: "merged packets cannot be forwarded as they were",
         source: "Documentation/networking/netdev-features.rst",
     },
 ];

@@ -55,8 +55,8 @@ pub const DEPENDENCIES: &[Dependency] = &[
         of: &["tx-vlan-hw-insert"],
         needs: &[&[("rx-vlan-hw-parse", true)]],
         drivers: &["igb", "igc", "ixgbe", "r8152"],
-        source: "ndo_fix_features: igb_fix_features, igc_fix_features, ixgbe_fix_features (where \
-                 there is no DCB): both or neither",
+        source: "ndo_fix_features: igb_fix_features, igc_fix_features, ixgbe_fix_features \
+                 (without DCB): both or neither",
     },
     core(&["tx-checksum-ipv4", "tx-checksum-ipv6"], &[&[("tx-checksum-ip-generic", false)]]),
     core(ALL_TSO, &[&[("tx-scatter-gather", true)]]),

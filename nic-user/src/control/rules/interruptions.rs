@@ -24,8 +24,8 @@ impl Interruption {
     /// A sentence for people.
     pub const fn describe(self) -> &'static str {
         match self {
-            Self::Queues => "restarts queues: packets in them are lost",
-            Self::Link => "the link goes down and comes back",
+            Self::Queues => "queues restart; packets in them are lost",
+            Self::Link => "the link goes down briefly",
         }
     }
 }
@@ -40,10 +40,11 @@ pub(super) struct InterruptionRow {
 }
 
 const INTEL_DOWN: &[&str] = &["igb", "igbvf", "igc", "ixgbe", "ixgbevf", "e1000", "e1000e"];
-const INTEL_SOURCE: &str = "drivers/net/ethernet/intel: *_set_ringparam, *_set_channels, *_change_mtu call *_down, which \
-     turns the carrier off (igb_down, e1000e_down, ixgbe_down)";
+const INTEL_SOURCE: &str = "drivers/net/ethernet/intel: *_set_ringparam, *_set_channels, \
+                            *_change_mtu call *_down, which turns the carrier off (igb_down, \
+                            e1000e_down, ixgbe_down)";
 const VIRTUAL: &[&str] = &["veth", "tun", "ifb", "vxlan", "macvlan", "bridge", "netdevsim"];
-const VIRTUAL_SOURCE: &str = "software devices: no ring is made anew under traffic";
+const VIRTUAL_SOURCE: &str = "software devices: no rings are reallocated";
 
 const fn interrupts(
     drivers: &'static [&'static str],
@@ -87,19 +88,19 @@ pub(super) const INTERRUPTIONS: &[InterruptionRow] = &[
         &[],
         Names::all(Group::Ring),
         Some(Interruption::Queues),
-        "most drivers free and allocate their rings",
+        "most drivers reallocate their rings",
     ),
     interrupts(
         &[],
         Names::all(Group::Channels),
         Some(Interruption::Queues),
-        "most drivers free and allocate their rings",
+        "most drivers reallocate their rings",
     ),
     interrupts(
         &[],
         Names::all(Group::PrivateFlag),
         Some(Interruption::Queues),
-        "most flags that matter make rings anew (mlx5, ice, i40e)",
+        "most of the relevant flags reallocate rings (mlx5, ice, i40e)",
     ),
     interrupts(
         &[],

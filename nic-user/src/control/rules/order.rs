@@ -45,53 +45,53 @@ const GRO_IPV4_SIZE: &str = "gro-ipv4-max-size";
 pub const ORDER: &[Stage] = &[
     stage(
         Names::all(Group::PrivateFlag),
-        "first: they change what the other settings are and can be",
+        "first: they change the other settings and their limits",
         "drivers/net/ethernet/mellanox/mlx5/core/en_ethtool.c set_pflag_rx_striding_rq",
     ),
     Stage {
         names: Names::all(Group::Rss),
         when: When::FewerQueues,
-        why: "before channels, when they get fewer: the table may not name queues that go",
+        why: "before channels, if there will be fewer: the table may not use queues that disappear",
         source: "net/ethtool/common.c ethtool_get_max_rxfh_channel",
     },
     stage(
         Names::all(Group::Channels),
-        "before rings and everything that is per queue: it makes the queues",
+        "before rings and everything per queue: it creates the queues",
         "net/ethtool/channels.c; drivers' set_channels allocate rings anew",
     ),
     stage(
         Names::all(Group::Rss),
-        "after channels: the table may name only queues that there are",
+        "after channels: the table may use only existing queues",
         "net/ethtool/rss.c, net/ethtool/ioctl.c ethtool_set_rxfh",
     ),
     Stage {
         names: Names::of(Group::Feature, MERGING),
         when: When::SwitchedOff,
-        why: "LRO and hardware GRO go before what they keep from working: split headers, and XDP, \
-              which is attached after all settings",
+        why: "LRO and hardware GRO go off before what they prevent: split headers, and XDP, which \
+              is attached after all settings",
         source: "drivers/net/virtio_net.c virtnet_xdp_set; net/core/dev.c netdev_fix_features",
     },
     stage(
         Names::of(Group::Link, &["mtu"]),
-        "before rings: the size of their buffers follows from it",
+        "before rings: it determines the size of their buffers",
         "drivers/net/ethernet/intel/igb/igb_main.c igb_change_mtu",
     ),
     stage(
         Names::all(Group::Ring),
-        "all in one write, so that tcp-data-split and hds-thresh are judged together",
+        "all in one write, so that tcp-data-split and hds-thresh are checked together",
         "net/ethtool/rings.c ethnl_set_rings",
     ),
     stage(
         Names::all(Group::Feature),
-        "after rings: hardware GRO and its like ask what they are; all in one write, so that what \
-         needs others comes on with them",
+        "after rings: hardware GRO depends on them; all in one write, so that features come on \
+         with those they need",
         "net/core/dev.c netdev_fix_features",
     ),
     stage(
         Names::of(Group::Coalesce, ADAPTIVE),
-        "before the times and counts: a change of mode resets them, or forbids to change them",
-        "net/ethtool/coalesce.c ethnl_set_coalesce; \
-         drivers/net/ethernet/intel/ice/ice_ethtool.c ice_set_rc_coalesce",
+        "before the times and counts: a mode change resets them, or forbids changing them",
+        "net/ethtool/coalesce.c ethnl_set_coalesce; drivers/net/ethernet/intel/ice/ice_ethtool.c \
+         ice_set_rc_coalesce",
     ),
     stage(
         Names::all(Group::Coalesce),
@@ -100,7 +100,7 @@ pub const ORDER: &[Stage] = &[
     ),
     stage(
         Names::of(Group::Link, &[GSO_SIZE, GRO_SIZE, "gso-max-segs"]),
-        "before the sizes for IPv4: up to 65536 they overwrite those",
+        "before the sizes for IPv4: up to 65536, they overwrite those",
         "net/core/dev.h netif_set_gso_max_size, netif_set_gro_max_size",
     ),
     stage(
@@ -108,14 +108,10 @@ pub const ORDER: &[Stage] = &[
         "after the sizes that overwrite them",
         "net/core/dev.h netif_set_gso_max_size, netif_set_gro_max_size",
     ),
-    stage(
-        Names::all(Group::Copybreak),
-        "it depends on nothing but the MTU",
-        "drivers' set_tunable",
-    ),
+    stage(Names::all(Group::Copybreak), "it depends only on the MTU", "drivers' set_tunable"),
     stage(
         Names::all(Group::Pause),
-        "late: it negotiates with the other side, and the link may be down after it",
+        "late: it renegotiates with the partner, and the link may go down",
         "net/ethtool/pause.c",
     ),
     stage(
@@ -132,10 +128,10 @@ pub const ORDER: &[Stage] = &[
     stage(Names::all(Group::Xps), "per queue: after channels", "net/core/net-sysfs.c"),
     stage(
         Names::all(Group::Irq),
-        "last: rings and channels request interrupts anew",
+        "last: rings and channels request new interrupts",
         "kernel/irq/proc.c",
     ),
-    stage(Names::all(Group::Link), "what else there is", "net/core/rtnetlink.c do_setlink"),
+    stage(Names::all(Group::Link), "everything else", "net/core/rtnetlink.c do_setlink"),
 ];
 
 /// Where in [`ORDER`] a setting is written that is to become `to`.

@@ -63,7 +63,7 @@ impl Queue {
 impl Checksummer {
     pub(super) fn of(access: &Access, layout: &Layout, interface: &Interface<'_>) -> Self {
         if !layout.tx_metadata {
-            return Self::Software("the buffers were made without TX metadata".to_owned());
+            return Self::Software("the UMEM was created without TX metadata".to_owned());
         }
         match access {
             Access::Copy(_) => Self::Kernel,

@@ -68,9 +68,11 @@ impl fmt::Display for SegmentError {
             Self::UnknownHeaders => f.write_str("no whole headers of TCP or UDP over IP"),
             Self::HeadersTooLong => write!(f, "headers are longer than {MAX_HEADERS} bytes"),
             Self::Fragment => f.write_str("a fragment of an IP packet"),
-            Self::Extension => f.write_str("an IPv6 extension header that is for one packet only"),
+            Self::Extension => {
+                f.write_str("an IPv6 extension header that belongs to one packet only")
+            }
             Self::HeaderLength { headers, given } => {
-                write!(f, "headers end after {headers} bytes, given are {given}")
+                write!(f, "the headers end after {headers} bytes, but there are {given}")
             }
             Self::LengthField { header, says, expected } => {
                 write!(f, "the {header} header has length {says}, the packet {expected}")

@@ -110,9 +110,9 @@ impl Options {
         let sizes = [("RX", self.rx_size), ("TX", self.tx_size)];
         match sizes.into_iter().find(|(_, size)| !size.is_power_of_two()) {
             Some((ring, size)) => Err(Error::usage(format!(
-                "the {ring} ring cannot have {size} slots: it has to be a power of two"
+                "the {ring} ring cannot have {size} slots: the size must be a power of two"
             ))),
-            None if self.fill == 0 => Err(Error::usage("no frame would wait in the fill ring")),
+            None if self.fill == 0 => Err(Error::usage("no frame would be left for the fill ring")),
             None => Ok(()),
         }
     }
@@ -164,8 +164,8 @@ impl Opening<'_> {
         socket.map_err(|error| match error.raw_os_error() {
             Some(libc::EAFNOSUPPORT) => self
                 .failed(&error)
-                .with_fix("this kernel has no AF_XDP; it takes CONFIG_XDP_SOCKETS (Linux 4.18)"),
-            Some(libc::EPERM) => self.failed(&error).with_fix("it takes root, or CAP_NET_RAW"),
+                .with_fix("this kernel has no AF_XDP: it needs CONFIG_XDP_SOCKETS (Linux 4.18)"),
+            Some(libc::EPERM) => self.failed(&error).with_fix("run it as root or with CAP_NET_RAW"),
             _ => self.failed(&error),
         })
     }
@@ -179,12 +179,12 @@ impl Opening<'_> {
                 let failed = self.failed(&error);
                 match error.raw_os_error() {
                     Some(libc::ENOBUFS) => failed.with_fix(format!(
-                        "{} KiB of memory have to be locked, more than the limit: raise it \
-                         (ulimit -l, LimitMEMLOCK=), or take fewer frames",
+                        "{} KiB of memory must be locked, more than the limit: raise it (ulimit \
+                         -l, LimitMEMLOCK=), or use fewer frames",
                         len >> 10
                     )),
                     Some(libc::EINVAL) if layout.tx_metadata => {
-                        failed.with_fix("TX metadata takes Linux 6.11")
+                        failed.with_fix("TX metadata needs Linux 6.11")
                     }
                     _ => failed,
                 }
@@ -286,14 +286,14 @@ impl Opening<'_> {
         let (failed, name) = (self.failed(error), self.interface.name);
         match error.raw_os_error() {
             Some(libc::EBUSY) => {
-                failed.with_fix("another program has the rings of this queue: see `ss --xdp -ap`")
+                failed.with_fix("another program uses the rings of this queue: see `ss --xdp -ap`")
             }
             Some(libc::ENETDOWN) => {
                 failed.with_fix(CommandLine::networking(&["ip", "link", "set", "dev", name, "up"]))
             }
             Some(libc::EOPNOTSUPP) => failed.with_fix("leave the choice of mode to the kernel"),
             Some(libc::EINVAL) => failed.with_fix(format!(
-                "does {name} have so many queues? packets of several frames take Linux 6.6"
+                "does {name} have that many queues? multi-buffer packets need Linux 6.6"
             )),
             _ => failed,
         }

@@ -94,7 +94,7 @@ fn carry_counters<C: Counted>(slot: &Slot, pin: &str) -> Result<()> {
             // An upgrade was killed before it had put its programs in: nothing counts in `now`.
             if is_counted_in(now.id())? {
                 return Err(
-                    Error::failed("programs of two releases count at once").with_fix("try again")
+                    Error::failed("programs of two releases are counting").with_fix("try again")
                 );
             }
             new.write(&now.read().map_err(failed)?)?;

@@ -84,18 +84,22 @@ fn by_itself(
 ) -> Choice {
     let current = current.map(Attachment::mode);
     match (current, needed, foreign) {
-        (Some(mode @ Mode::Xdp(_)), _, None) => Choice::only(mode, "it was before".to_owned()),
+        (Some(mode @ Mode::Xdp(_)), _, None) => {
+            Choice::only(mode, "it was attached in this mode".to_owned())
+        }
         (_, Some(what), _) => Choice::native_or(
             Mode::Xdp(XdpMode::Generic),
             format!("{} at XDP alone", what.happens()),
         ),
         (_, None, Some(attached)) => Choice::only(Mode::Tc, foreign::description(nic, &attached)),
-        (Some(Mode::Tc), None, None) => Choice::only(Mode::Tc, "it was before".to_owned()),
+        (Some(Mode::Tc), None, None) => {
+            Choice::only(Mode::Tc, "it was attached in this mode".to_owned())
+        }
         (None, None, None) => match mode::why_tc_alone(nic) {
             Some(why) => Choice::only(Mode::Tc, why),
             None => Choice::native_or(
                 Mode::Tc,
-                "it counts every frame, and is not known to cost this driver much".to_owned(),
+                "it counts every frame, and no large cost is known for this driver".to_owned(),
             ),
         },
     }
@@ -114,20 +118,20 @@ impl OnlyAtXdp {
         match self {
             Self::Rings => "frames go to AF_XDP rings",
             Self::Log => "malformed frames are logged",
-            Self::Verdicts => "the copy policy decides about frames",
+            Self::Verdicts => "a copy policy was given",
         }
     }
 
     fn refused_at_tc(self, nic: &Nic) -> Error {
         let fix = match self {
-            Self::Rings => "end the process that has the rings first".to_owned(),
+            Self::Rings => "first end the process that uses the rings".to_owned(),
             Self::Log => CommandLine::nicctl("attach")
                 .on(nic.name())
                 .with("--mode", "tc")
                 .option("--log=off")
                 .to_string(),
-            Self::Verdicts => "leave the copy policy out, or --mode tc; with --pull, \
-                               --rx-copybreak is for TC, too"
+            Self::Verdicts => "omit the copy policy or --mode tc; with --pull, --rx-copybreak \
+                               applies to TC, too"
                 .to_owned(),
         };
         Error::usage(format!("--mode tc: {} at XDP alone", self.happens())).with_fix(fix)

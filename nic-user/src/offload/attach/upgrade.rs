@@ -124,7 +124,7 @@ impl Attaching<'_> {
         self.slot.detach_link(slot::XDP_LINK)?;
         self.note_mode(Mode::Tc)?;
         if was_there {
-            self.notes.push("what XDP has counted stays as it is".to_owned());
+            self.notes.push("XDP's counters stop here".to_owned());
         }
         Ok(Hooks::Tc)
     }
@@ -136,7 +136,7 @@ impl Attaching<'_> {
         let hooks = self.attach_and_pin(xdp, choice)?;
         self.notes.push(match old {
             Mode::Tc => "XDP counts from now on".to_owned(),
-            Mode::Xdp(_) => "XDP was no longer attached: frames have gone uncounted".to_owned(),
+            Mode::Xdp(_) => "XDP had been detached: some frames were not counted".to_owned(),
         });
         Ok(hooks)
     }
@@ -161,7 +161,7 @@ impl Attaching<'_> {
             Err(error)
         })?;
         self.notes.push(format!(
-            "frames that came between {} and {} mode were not counted",
+            "frames between {} and {} mode were not counted",
             old.name(),
             hooks.mode().name()
         ));

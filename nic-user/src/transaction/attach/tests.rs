@@ -147,34 +147,34 @@ fn what_can_not_be_planned_away_is_refused_with_the_way_out() {
             "mlx5_core",
             NATIVE,
             "feature.lro=on",
-            "feature.rx-lro on (command line), but XDP needs it off | leave it out",
+            "feature.rx-lro on (command line), but XDP needs it off | omit it",
         ),
         (
             "igb",
             GENERIC,
             "feature.rx-gro-hw=on",
-            "feature.rx-gro-hw on (command line), but XDP needs it off | leave it out",
+            "feature.rx-gro-hw on (command line), but XDP needs it off | omit it",
         ),
         (
             "igb",
             NATIVE,
             "link.mtu=9000",
-            "link.mtu 9000 is more than native XDP takes: 3046 at most | link.mtu=3046, or attach \
+            "link.mtu 9000 exceeds the maximum for native XDP, 3046 | link.mtu=3046, or attach \
              with --mode generic",
         ),
         (
             "igb",
             NATIVE,
             "ring.tcp-data-split=on",
-            "ring.tcp-data-split can not be on with an XDP program that reads single buffers | \
-             leave it out, or detach and attach with it, if the driver takes frags",
+            "ring.tcp-data-split cannot be on with a single-buffer XDP program | omit it, or \
+             detach and attach with it if the driver supports frags",
         ),
         (
             "ena",
             NATIVE,
             "channels.combined=8",
-            "channels.combined 8 is more than native XDP takes: 4 at most | channels.combined=4, \
-             or attach with --mode generic",
+            "channels.combined 8 exceeds the maximum for native XDP, 4 | channels.combined=4, or \
+             attach with --mode generic",
         ),
     ] {
         let planned = Lab::planned(driver, &[wish], mode);

@@ -37,7 +37,7 @@ impl<'a> Planner<'a> {
     fn note_side_effect(&mut self, key: &Key, rule: &Dependency) {
         let is_on = self.current.get(key).is_some_and(|s| s.value == Value::Switch(true));
         if is_on {
-            self.note(format!("this turns {key} off, too: it needs {}", needs(rule)));
+            self.note(format!("this also turns {key} off: it needs {}", needs(rule)));
         }
     }
 
@@ -76,7 +76,7 @@ impl<'a> Planner<'a> {
             (request.origin.is_best_effort() || alias_is_granted).then_some((key, request, rule))
         });
         let Some((key, request, rule)) = found else { return false };
-        let note = format!("left out: {key} needs {}", needs(rule));
+        let note = format!("skipped: {key} needs {}", needs(rule));
         let tell = request.origin.is_best_effort();
         self.wanted.remove(&key);
         self.changes.remove(&key);
@@ -120,10 +120,10 @@ impl<'a> Planner<'a> {
             let name = against.name(&other);
             let name = name.split_once('.').map_or(name.as_str(), |(_, name)| name);
             return Refusal::new(Kind::Usage, what)
-                .with_fix(format_args!("leave one of them out: in a profile, {name} = \"keep\""));
+                .with_fix(format_args!("omit one of them: in a profile, {name} = \"keep\""));
         }
         let already = match self.current.get(key).map(|s| s.requested.is_some()) {
-            Some(true) => "is requested already, and ",
+            Some(true) => "is already requested, and ",
             _ => "",
         };
         let ways = fixed.ways_out(rule);
@@ -135,11 +135,16 @@ impl<'a> Planner<'a> {
                 let is: Vec<String> = way.iter().map(being).collect();
                 let add = |(name, on): &Being| format!("feature.{name}={}", Value::from(*on));
                 let add: Vec<String> = way.iter().map(add).collect();
-                refusal(format!("{asked} {already}cannot be: {needs}, and {}", is.join(" and ")))
-                    .with_fix(format_args!("add {}", add.join(" ")))
+                refusal(format!(
+                    "{asked} {already}cannot take effect: {needs}, and {}",
+                    is.join(" and ")
+                ))
+                .with_fix(format_args!("add {}", add.join(" ")))
             }
-            None => refusal(format!("{asked} {already}cannot be: {needs}, which the driver fixes"))
-                .with_fix("leave it out"),
+            None => refusal(format!(
+                "{asked} {already}cannot take effect: {needs}, which the driver fixes"
+            ))
+            .with_fix("omit it"),
         }
     }
 
@@ -164,17 +169,17 @@ impl<'a> Planner<'a> {
         for key in futile {
             let Some(request) = desired.get(&key) else { continue };
             let what = format!(
-                "{} {} is requested already, and the device keeps it {}",
+                "{} {} is already requested, but the device keeps it {}",
                 request.name(&key),
                 request.wanted,
                 self.current.get(&key).map_or(Value::from(false), |s| s.value.clone())
             );
             self.changes.remove(&key);
             if request.origin.is_best_effort() {
-                self.note(format!("left out: {what}"));
+                self.note(format!("skipped: {what}"));
             } else {
                 let fix = format!(
-                    "what it depends on is the driver's: {} shows what else is off",
+                    "it depends on the driver: {} shows what else is off",
                     self.show(Group::Feature).quoted()
                 );
                 self.refusals.push(Refusal::new(Kind::Failed, what).with_fix(fix));

@@ -48,8 +48,8 @@ impl Planner<'_> {
             return;
         }
         let refusal = |key: &Key| {
-            let what = format!("{key} cannot be set: {} has no NAPI instance then", self.name());
-            let fix = if is_veth { "add feature.rx-gro=on" } else { "leave it out" };
+            let what = format!("{key} cannot be set: {} would have no NAPI instance", self.name());
+            let fix = if is_veth { "add feature.rx-gro=on" } else { "omit it" };
             Refusal::new(Kind::Failed, what).with_fix(fix)
         };
         let refusals: Vec<Refusal> = self.changes.keys().filter(is_asked).map(refusal).collect();
@@ -63,8 +63,8 @@ impl Planner<'_> {
         let to = self.changes.get(&key).map(|change| &change.to);
         let Some(Value::Number(mtu)) = to.filter(|to| **to > below.most.into()) else { return };
         let (name, most) = (&below.name, below.most);
-        let what = format!("{key} {mtu} is more than {name} below it has room for: {most} at most");
-        let fix = format!("{key}={most}, or a larger MTU of {name} first");
+        let what = format!("{key} {mtu} exceeds what {name} below it allows: {most} at most");
+        let fix = format!("{key}={most}, or first a larger MTU on {name}");
         self.refusals.push(Refusal::new(Kind::Failed, what).with_fix(fix));
     }
 
@@ -101,10 +101,10 @@ impl Planner<'_> {
     fn af_xdp(&self, counts: &Counts) -> Option<Refusal> {
         let queue = self.context.around.af_xdp.filter(|&queue| counts.pairs() <= queue.into())?;
         let what = format!(
-            "an AF_XDP socket has queue {queue}, and only {} queues would be left",
+            "an AF_XDP socket uses queue {queue}, and only {} queues would be left",
             counts.pairs()
         );
-        let fix = format!("leave {} queues, or end the program first", queue.saturating_add(1));
+        let fix = format!("keep {} queues, or end the program first", queue.saturating_add(1));
         Some(Refusal::new(Kind::Failed, what).with_fix(fix))
     }
 
@@ -112,21 +112,21 @@ impl Planner<'_> {
         let Peer { name, rx_queues, tx_queues, native_xdp } = peer;
         if self.context.around.native_xdp && counts.receiving() < (*tx_queues).into() {
             let what = format!(
-                "channels.rx {} is fewer than the {tx_queues} transmit queues of its peer {name}, \
-                 which native XDP takes at least",
+                "channels.rx {} is below the {tx_queues} transmit queues of its peer {name}, the \
+                 minimum for native XDP",
                 counts.receiving()
             );
-            let fix = format!("channels.rx={tx_queues}, or fewer transmit queues at {name} first");
+            let fix = format!("channels.rx={tx_queues}, or first fewer transmit queues on {name}");
             return Some(Refusal::new(Kind::Failed, what).with_fix(fix));
         }
         let is_more = *native_xdp && counts.sending() > (*rx_queues).into();
         is_more.then(|| {
             let what = format!(
-                "channels.tx {} is more than the {rx_queues} receive queues of its peer {name}, \
-                 on which native XDP runs",
+                "channels.tx {} exceeds the {rx_queues} receive queues of its peer {name}, which \
+                 runs native XDP",
                 counts.sending()
             );
-            let fix = format!("channels.tx={rx_queues}, or more receive queues at {name} first");
+            let fix = format!("channels.tx={rx_queues}, or first more receive queues on {name}");
             Refusal::new(Kind::Failed, what).with_fix(fix)
         })
     }
@@ -137,7 +137,7 @@ impl Planner<'_> {
         let Some(Value::Text(table)) = self.wanted.get(&key) else { return None };
         let queues = queues_in(table).filter(|&queues| queues > counts.receiving())?;
         let have = counts.receiving();
-        let what = format!("{key} {table:?} names {queues} queues, and there will be {have}");
+        let what = format!("{key} {table:?} uses {queues} queues, but there will be {have}");
         let fix = format!("{key}=\"equal {have}\", or more channels");
         Some(Refusal::new(Kind::Usage, what).with_fix(fix))
     }
@@ -150,8 +150,8 @@ impl Planner<'_> {
             _ => false,
         };
         let refusal = |key: &&Key| {
-            let what = format!("{key} cannot be set: the channels that are asked for are fewer");
-            Refusal::new(Kind::Usage, what).with_fix("leave it out, or ask for more channels")
+            let what = format!("{key} cannot be set: fewer channels are requested");
+            Refusal::new(Kind::Usage, what).with_fix("omit it, or request more channels")
         };
         self.wanted.keys().filter(is_gone).map(refusal).collect()
     }
@@ -174,7 +174,7 @@ fn none_left(counts: &Counts) -> Option<Refusal> {
         _ => return None,
     };
     let what = format!("no {direction} queue would be left");
-    Some(Refusal::new(Kind::Usage, what).with_fix("ask for one at least"))
+    Some(Refusal::new(Kind::Usage, what).with_fix("request at least one"))
 }
 
 /// How many queues a table of flows needs: `equal 4`, `weight 1 1 0 1`, `table 0 3 1`.

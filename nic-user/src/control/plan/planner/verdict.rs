@@ -73,7 +73,7 @@ impl Planner<'_> {
         let names = self.current.keys().filter(|known| known.group == key.group);
         let names: Vec<&str> = names.map(|known| known.name.as_str()).collect();
         if key.group == Group::Feature && !names::is_possible(key) {
-            let what = format!("{} has no feature called {:?}", self.name(), key.name);
+            let what = format!("{} has no feature {:?}", self.name(), key.name);
             let refusal = Refusal::new(Kind::Usage, what);
             return Verdict::Refuse(match names::suggestion(key.group, &key.name, names) {
                 Some(nearest) => refusal.with_fix(format_args!("did you mean {nearest}?")),
@@ -94,7 +94,7 @@ impl Planner<'_> {
                 refusal.with_fix(format_args!("did you mean {}.{nearest}?", key.group))
             }
             None if names.is_empty() => refusal.with_fix(format_args!(
-                "leave it out: the driver has no settings of the group {}",
+                "omit it: the driver has no settings in group {}",
                 key.group
             )),
             None => refusal.with_fix(format_args!("it has: {}", names.join(", "))),
@@ -109,7 +109,7 @@ impl Planner<'_> {
         request: &Request,
     ) -> Result<(Value, Option<String>), Refusal> {
         let unknown = |limit| {
-            Refusal::new(Kind::Failed, format_args!("the {limit} of {key} is not known"))
+            Refusal::new(Kind::Failed, format_args!("the {limit} of {key} is unknown"))
                 .with_fix("give a number")
         };
         let asked = request.wanted.to_string();
@@ -131,7 +131,7 @@ impl Planner<'_> {
                     return Ok((Value::Number(part.max(least)), Some(asked)));
                 }
                 let percent = (u128::from(least) * 100).div_ceil(u128::from(max.max(1)));
-                let what = format!("{key} {asked} is {part} of {max}: it takes {least} at least");
+                let what = format!("{key} {asked} is {part} of {max}: the minimum is {least}");
                 Err(Refusal::new(Kind::Usage, what)
                     .with_fix(format_args!("{key}={percent}%, or {key}={least}")))
             }
@@ -156,19 +156,19 @@ impl Planner<'_> {
         let online = self.context.around.cpus.as_ref();
         let set = match (Choice::parse(&text, notation), online) {
             (Some(Choice::Of(set)), Some(online)) if !set.is_within(online) => {
-                let what = format!("{key} is CPUs {set}, and the machine runs CPUs {online}");
+                let what = format!("{key} is CPUs {set}, but the machine has CPUs {online} online");
                 return Err(refusal(what).with_fix(format_args!("{key}={online}, or {key}=all")));
             }
             (Some(Choice::Of(set)), _) => set,
             (Some(Choice::All), Some(online)) => online.clone(),
             (Some(Choice::All), None) => {
-                return Err(refusal(format!("{key}: which CPUs run is not known"))
+                return Err(refusal(format!("{key}: the online CPUs are unknown"))
                     .with_fix("name them: 0-3"));
             }
             (None, _) => return Err(refusal(format!("{key} takes CPUs, not {text:?}"))),
         };
         match key.group {
-            Group::Irq if set.is_empty() => Err(refusal(format!("{key} needs a CPU to serve it"))
+            Group::Irq if set.is_empty() => Err(refusal(format!("{key} needs at least one CPU"))
                 .with_fix(format_args!("{key}=all"))),
             Group::Irq => Ok(set.to_string().into()),
             _ => Ok(set.mask_like(&setting.value.to_string()).into()),
@@ -196,16 +196,16 @@ impl Planner<'_> {
         let name = self.name();
         match (setting.min, setting.max) {
             (_, Some(max)) if number > max && request.origin.is_best_effort() => {
-                Ok((Value::Number(max), Some(format!("{number}, of which {name} takes {max}"))))
+                Ok((Value::Number(max), Some(format!("{number}, limited to {max} by {name}"))))
             }
             (_, Some(max)) if number > max => Err(Refusal::new(
                 Kind::Usage,
-                format_args!("{key} {number} is more than {name} takes: {max} at most"),
+                format_args!("{key} {number} exceeds the maximum of {name}, {max}"),
             )
             .with_fix(format_args!("{key}={max}, or {key}=max"))),
             (Some(min), _) if number < min => Err(Refusal::new(
                 Kind::Usage,
-                format_args!("{key} {number} is less than {name} takes: {min} at least"),
+                format_args!("{key} {number} is below the minimum of {name}, {min}"),
             )
             .with_fix(format_args!("{key}={min}, or {key}=min"))),
             _ => self.within_limit_of_xdp(key, number, request),
@@ -221,12 +221,12 @@ impl Planner<'_> {
         match self.limit_of_xdp(key).filter(|limit| number > *limit) {
             None => Ok((Value::Number(number), None)),
             Some(limit) if request.origin.is_best_effort() => {
-                let asked = format!("{number}, of which native XDP takes {limit}");
+                let asked = format!("{number}, limited to {limit} by native XDP");
                 Ok((Value::Number(limit), Some(asked)))
             }
             Some(limit) => Err(Refusal::new(
                 Kind::Failed,
-                format_args!("{key} {number} is more than native XDP takes: {limit} at most"),
+                format_args!("{key} {number} exceeds the maximum for native XDP, {limit}"),
             )
             .with_fix(format_args!("{key}={limit}, or attach with --mode generic"))),
         }
@@ -240,18 +240,17 @@ impl Planner<'_> {
         match &setting.access {
             Access::ReadWrite => self.xdp_obstacle(key, to),
             Access::ReadOnly => Some(
-                Refusal::new(Kind::Failed, format_args!("{key} can be read, but not set"))
-                    .with_fix("leave it out"),
+                Refusal::new(Kind::Failed, format_args!("{key} is read-only")).with_fix("omit it"),
             ),
             Access::Fixed { by } => {
                 let what = format!("{key} is fixed by the {by}: it is {}", setting.value);
                 let refusal = Refusal::new(Kind::Failed, what);
                 Some(match by.as_str() {
-                    "host" => refusal.with_fix("leave it out, or change it on the host's side"),
+                    "host" => refusal.with_fix("omit it, or change it on the host"),
                     "module parameter" => {
-                        refusal.with_fix("leave it out, or load the driver with another one")
+                        refusal.with_fix("omit it, or load the driver with another value")
                     }
-                    _ => refusal.with_fix("leave it out"),
+                    _ => refusal.with_fix("omit it"),
                 })
             }
         }
@@ -262,18 +261,18 @@ impl Planner<'_> {
             return None;
         }
         if rules::is_off_with_xdp(key) {
-            let what = format!("XDP does not run with {key} on");
+            let what = format!("XDP does not work with {key} on");
             return Some(Refusal::new(Kind::Failed, what).with_fix(format_args!(
-                "leave it off, or detach first: {}",
+                "keep it off, or detach first: {}",
                 CommandLine::nicctl("detach").on(self.name()).quoted()
             )));
         }
         // net/ethtool/rings.c ethnl_set_rings, net/core/dev.c dev_xdp_install.
         let splits = key.group == Group::Ring && key.name == names::TCP_DATA_SPLIT;
         (splits && self.context.xdp == Xdp::SingleBuffer).then(|| {
-            let what = format!("{key} can not be on with an XDP program that reads single buffers");
+            let what = format!("{key} cannot be on with a single-buffer XDP program");
             Refusal::new(Kind::Failed, what)
-                .with_fix("leave it out, or detach and attach with it, if the driver takes frags")
+                .with_fix("omit it, or detach and attach with it if the driver supports frags")
         })
     }
 }
