@@ -56,11 +56,7 @@ fn up_to(source: impl Read, what: impl Display, limit: u64) -> Result<Vec<u8>> {
         let limit = if limit < 1 << 20 { (limit >> 10, "KiB") } else { (limit >> 20, "MiB") };
         let (size, unit) = limit;
         return Err(Error::usage(format!(
-<<<<<<< HEAD
-            "{what} is larger than {size} {unit}: it is something else"
-=======
-            "{what} {shown} is larger than {size} {unit}, so it must be something else"
->>>>>>> main
+            "{what} is larger than {size} {unit}, so it must be something else"
         )));
     }
     Ok(bytes)
