@@ -2,6 +2,7 @@
 
 use std::{
     ffi::OsString,
+    fmt::Display,
     fs::{File, OpenOptions},
     io::{self, Read, Write},
     os::{fd::OwnedFd, unix::fs::OpenOptionsExt},
@@ -35,13 +36,27 @@ pub fn read(path: &Path, what: &str, limit: u64) -> Result<Vec<u8>> {
     if !file.metadata().map_err(fail)?.is_file() {
         return Err(Error::usage(format!("{what} {shown} is not a regular file")));
     }
+    up_to(file, format_args!("{what} {shown}"), limit)
+}
+
+/// All of standard input, up to `limit` bytes; `what` it should be.
+///
+/// # Errors
+///
+/// It cannot be read; [`Usage`](crate::error::Kind::Usage) if there is more.
+pub fn read_stdin(what: &str, limit: u64) -> Result<Vec<u8>> {
+    up_to(io::stdin(), format_args!("{what} on standard input"), limit)
+}
+
+fn up_to(source: impl Read, what: impl Display, limit: u64) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    file.take(limit + 1).read_to_end(&mut bytes).map_err(fail)?;
+    let read = source.take(limit + 1).read_to_end(&mut bytes);
+    read.map_err(|error| Error::io(format_args!("read {what}"), &error))?;
     if bytes.len() as u64 > limit {
         let limit = if limit < 1 << 20 { (limit >> 10, "KiB") } else { (limit >> 20, "MiB") };
         let (size, unit) = limit;
         return Err(Error::usage(format!(
-            "{what} {shown} is larger than {size} {unit}, so it must be something else"
+            "{what} is larger than {size} {unit}, so it must be something else"
         )));
     }
     Ok(bytes)

@@ -18,5 +18,6 @@ pub mod netlink;
 pub mod nic;
 pub mod offload;
 pub mod report;
+pub mod statistics;
 pub mod transaction;
 pub mod trusted;

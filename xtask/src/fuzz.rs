@@ -1,4 +1,5 @@
-//! `cargo xtask fuzz`: libFuzzer on the header walk and on the decoders of netlink replies.
+//! `cargo xtask fuzz`: libFuzzer on the header walk, on the decoders of netlink replies, and on the
+//! reader of saved statistics.
 
 use std::{env, fs, path::Path};
 
@@ -6,7 +7,7 @@ use anyhow::{Context, Result};
 
 use crate::process::{cargo, command, output, root, run as run_command};
 
-/// Fuzz the code that reads packets, or the kernel's replies; needs a C++ compiler, but no nightly
+/// Fuzz the code that reads packets, the kernel's replies, or saved statistics; needs a C++ compiler, but no nightly
 /// Rust.
 #[derive(clap::Args)]
 pub struct Args {

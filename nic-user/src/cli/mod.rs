@@ -21,6 +21,7 @@ mod place;
 mod plan;
 mod policy;
 mod restore;
+mod saved;
 mod schema;
 mod set;
 mod settings;

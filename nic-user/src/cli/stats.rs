@@ -3,6 +3,7 @@
 use std::{
     future::{self, Future},
     io::{self, IsTerminal, Write},
+    path::PathBuf,
     pin::pin,
     str::FromStr,
     time::Duration,
@@ -10,7 +11,7 @@ use std::{
 
 use tokio::time::{Instant, timeout_at};
 
-use super::{located, name, target};
+use super::{located, name, saved, target};
 use crate::{
     counters::{Snapshot, View, model::Document, rates::Rates, text},
     error::{Error, Result},
@@ -30,12 +31,17 @@ use crate::{
 ///
 /// Without interfaces, an attachment that cannot be read does not hide the others: it is reported
 /// after them, and the command fails.
+///
+/// With --from, nothing of this machine is read, but what `ethtool -S` printed on any: the
+/// statistics of a driver, with direction, queue and a name that all drivers share.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   nicctl stats
   nicctl stats eth0 --watch 0.5
   nicctl stats eth0 --queue 3 --histogram
-  nicctl stats --json | jq '.interfaces[] | {name, rx: .total.rx.packets}'")]
+  nicctl stats --json | jq '.interfaces[] | {name, rx: .total.rx.packets}'
+  nicctl stats --from sos/ethtool_-S_eth0 --driver ice
+  nicctl stats --from - --json < saved.txt")]
 pub(super) struct Args {
     /// Interfaces; all attached ones if there are none
     #[arg(value_name = "IFACE", value_parser = name::interface())]
@@ -56,6 +62,15 @@ pub(super) struct Args {
     /// Also show the distribution of frame and header lengths
     #[arg(long)]
     histogram: bool,
+
+    /// Show what `ethtool -S` printed into this file; - is standard input
+    #[arg(long, value_name = "FILE",
+        conflicts_with_all = ["interfaces", "netns", "watch", "queue", "histogram"])]
+    from: Option<PathBuf>,
+
+    /// The driver that printed it (`ethtool -i`); by default, as far as the names show
+    #[arg(long, value_name = "NAME", requires = "from")]
+    driver: Option<String>,
 
     /// Print JSON (`nicctl schema stats`); with --watch, one document a line
     #[arg(long)]
@@ -84,6 +99,9 @@ impl FromStr for Period {
 }
 
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+    if let Some(file) = &args.from {
+        return saved::run(file, args.driver.as_deref(), args.json, out);
+    }
     target::enter(args.netns.as_deref())?;
     let mut unreadable = None;
     show(args, out, || {

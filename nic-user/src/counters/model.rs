@@ -14,6 +14,7 @@ use super::{
 use crate::{
     error::Result,
     report::{json::Version, time::rfc3339},
+    statistics::model::Source,
 };
 
 /// What `nicctl stats --json` prints; with `--watch`, once a line.
@@ -22,8 +23,10 @@ use crate::{
 pub struct Document {
     /// Version of this format.
     pub version: Version<1>,
-    /// The interfaces in the order in which they were asked for.
+    /// The interfaces in the order in which they were asked for; none with --from.
     pub interfaces: Vec<Interface>,
+    /// What others count. Only with --from; one for every list in the file.
+    pub sources: Vec<Source>,
 }
 
 /// The counters of one interface.
@@ -275,7 +278,12 @@ impl Document {
             Interface::new(view, snapshot, watched)
         };
         let interfaces = now.iter().map(interface).collect::<Result<_>>()?;
-        Ok(Self { version: Version, interfaces })
+        Ok(Self { version: Version, interfaces, sources: Vec::new() })
+    }
+
+    /// What was saved of interfaces that may be far away.
+    pub fn saved(sources: Vec<Source>) -> Self {
+        Self { version: Version, interfaces: Vec::new(), sources }
     }
 }
 
@@ -473,7 +481,7 @@ mod tests {
         "ingress":{"packets":0,"bytes":0,"linear_bytes":0,"linear_payload_bytes":0,"paged_bytes":0,"gro_packets":0,"gro_segments":0,"largest":0,"pulled":0,"pull_failed":0,"averages":{"packet_bytes":null,"gro_segments":null,"linear_payload_share":null}},
         "tx":{"packets":0,"bytes":0,"header_bytes":0,"gso_tcp_packets":0,"gso_tcp_segments":0,"gso_udp_packets":0,"gso_udp_segments":0,"over_64k":0,"averages":{"packet_bytes":null,"header_bytes":null,"gso_tcp_segments":null,"gso_udp_segments":null}}}],"total":{"rx":{"packets":3,"bytes":3000,"copy":0,"split":3,"whole":0,"malformed":0,"unparsed":0,"fragments":0,"vlan":0,"tunnelled":0,"no_metadata":0,"redirected":0,"header_bytes":162,"copied_bytes":162,"spared_bytes":2838,"averages":{"packet_bytes":1000.0,"header_bytes":54.0,"spared_share":0.946}},
         "ingress":{"packets":0,"bytes":0,"linear_bytes":0,"linear_payload_bytes":0,"paged_bytes":0,"gro_packets":0,"gro_segments":0,"largest":0,"pulled":0,"pull_failed":0,"averages":{"packet_bytes":null,"gro_segments":null,"linear_payload_share":null}},
-        "tx":{"packets":0,"bytes":0,"header_bytes":0,"gso_tcp_packets":0,"gso_tcp_segments":0,"gso_udp_packets":0,"gso_udp_segments":0,"over_64k":0,"averages":{"packet_bytes":null,"header_bytes":null,"gso_tcp_segments":null,"gso_udp_segments":null}}}}]}
+        "tx":{"packets":0,"bytes":0,"header_bytes":0,"gso_tcp_packets":0,"gso_tcp_segments":0,"gso_udp_packets":0,"gso_udp_segments":0,"over_64k":0,"averages":{"packet_bytes":null,"header_bytes":null,"gso_tcp_segments":null,"gso_udp_segments":null}}}}],"sources":[]}
         "#);
     }
 
