@@ -403,7 +403,7 @@ fn a_lock_that_is_interrupted_is_taken_and_one_that_is_not_to_be_had_is_an_error
     let is_lock = |number: &usize| stage.calls[*number] == libc::SYS_flock;
     let locks: Vec<_> = (0..stage.calls.len()).filter(is_lock).collect();
     assert!(locks.len() >= 2, "programs and settings: {locks:?}");
-    let mut played = |number, errno| {
+    let played = |number, errno| {
         let ended = play(stage.lab.a(), &scenario, Some((number, Interference::Fail(errno))));
         let found = State::of(stage.lab.a());
         nicctl(&on(stage.lab.a(), "restore", &[]));
