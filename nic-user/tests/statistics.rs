@@ -276,5 +276,5 @@ fn a_driver_that_is_not_known_is_told() {
     let (code, shown, said) = from_stdin(b"rx0_packets: 1\n", &["--driver", "other"]);
     assert_eq!(code, Some(0));
     assert!(shown.contains("packets"), "{shown}");
-    assert!(said.contains("of other no words of its own are known"), "{said}");
+    assert!(said.contains("driver other is not in nicctl's tables"), "{said}");
 }

@@ -22,7 +22,9 @@ pub(super) fn run(
 ) -> anyhow::Result<()> {
     let sources = read(file, driver)?;
     if let Some(name) = driver.filter(|name| drivers::named(name).is_none()) {
-        say(format_args!("of {name} no words of its own are known: those that all share hold"));
+        say(format_args!(
+            "driver {name} is not in nicctl's tables: its names are read as those of any driver"
+        ));
     }
     if as_json {
         return Ok(json::write_pretty(out, &Document::saved(sources))?);

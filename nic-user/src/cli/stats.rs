@@ -32,8 +32,8 @@ use crate::{
 /// Without interfaces, an attachment that cannot be read does not hide the others: it is reported
 /// after them, and the command fails.
 ///
-/// With --from, nothing of this machine is read, but what `ethtool -S` printed on any: the
-/// statistics of a driver, with direction, queue and a name that all drivers share.
+/// With --from, show saved `ethtool -S` output of any machine instead: each statistic with its
+/// direction, its queue and a name that all drivers share.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   nicctl stats
@@ -63,12 +63,12 @@ pub(super) struct Args {
     #[arg(long)]
     histogram: bool,
 
-    /// Show what `ethtool -S` printed into this file; - is standard input
+    /// Show saved `ethtool -S` output; - is standard input
     #[arg(long, value_name = "FILE",
         conflicts_with_all = ["interfaces", "netns", "watch", "queue", "histogram"])]
     from: Option<PathBuf>,
 
-    /// The driver that printed it (`ethtool -i`); by default, as far as the names show
+    /// The driver it is from, as `ethtool -i` prints it; if omitted, recognized by its names
     #[arg(long, value_name = "NAME", requires = "from")]
     driver: Option<String>,
 
