@@ -186,7 +186,7 @@ fn who_may_not_attach_is_told_what_is_missing() {
     let Ok(output) = output else { return common::say_skipped("needs setpriv") };
     if output.stdout.is_empty() {
         // The folder of the build may be root's.
-        return common::say_skipped("the command can not be run by others");
+        return common::say_skipped("the command cannot be run by others");
     }
     assert_eq!(output.status.code(), Some(1));
     let privileges = findings(&document(&output)["machine"], "privileges");

@@ -436,7 +436,7 @@ fn an_interface_that_moved_is_found_where_it_is() {
     let mut listed = listed.filter(|entry| entry["name"] == "nic-mv");
     assert_eq!(listed.next().unwrap()["netns"], to.netns_name());
     assert_eq!(exit_code(&in_netns(from, &["stats"])), 3);
-    // Nobody takes it for one that is no more.
+    // Nobody takes it for one that no longer exists.
     let gone: Value =
         serde_json::from_str(&succeeded(nicctl(&["detach", "--gone", "--dry-run", "--json"])))
             .unwrap();

@@ -205,7 +205,7 @@ pub fn install_packages(packages: &[&str]) -> Result<()> {
 }
 
 /// The option of apt that lets packages find nothing with which to start their services: programs
-/// are wanted, not a web server on every developer's machine, and a service that can not start is
+/// are wanted, not a web server on every developer's machine, and a service that cannot start is
 /// no reason to do without its program.
 fn path_without_services() -> Result<String> {
     let directory = root().join("target/no-services");

@@ -27,7 +27,7 @@ pub fn set(host: &Host, ifindex: u32, wanted: &[(&str, bool)]) -> Result<()> {
 ///
 /// # Errors
 ///
-/// Its features can not be read.
+/// Its features cannot be read.
 pub fn can_be_set(host: &Host, name: &str) -> Result<bool> {
     let read = || Ethtool::open().and_then(|mut ethtool| ethtool.features(host.ifindex()));
     let features = host.run(read)?.map_err(|error| error.while_doing("read features"))?;

@@ -385,7 +385,7 @@ fn write_together(device: &mut dyn Device, changes: &[Change]) -> netlink::Resul
 }
 
 /// Whether a refusal only says that the driver does not have what was wanted where it can be had,
-/// or can not write what is only to stay as it is.
+/// or cannot write what is only to stay as it is.
 fn may_be_left_out(changes: &[Change], error: &netlink::Error) -> bool {
     error.is_unsupported() && changes.iter().all(|change| change.best_effort || change.kept)
 }

@@ -18,7 +18,7 @@ pub trait Device {
     ///
     /// # Errors
     ///
-    /// The interface is gone ([`NotFound`](crate::error::Kind::NotFound)), or can not be read.
+    /// The interface is gone ([`NotFound`](crate::error::Kind::NotFound)), or cannot be read.
     fn read(&mut self) -> Result<Settings>;
 
     /// The settings of one group.

@@ -18,7 +18,7 @@ use crate::{
 
 /// How often everything that is left is tried. The first time in reverse, as it was done; the
 /// second in the order of doing, for what depends on each other the other way round; then twice
-/// one by one, so that what can not be given back does not keep what can.
+/// one by one, so that what cannot be given back does not keep what can.
 const ROUNDS: usize = 4;
 
 /// From this round on, settings are written one by one.
@@ -29,7 +29,7 @@ const ONE_BY_ONE: usize = 2;
 pub struct Left {
     /// Which.
     pub key: Key,
-    /// What it is; `None` if that can not be read.
+    /// What it is; `None` if that cannot be read.
     pub is: Option<Value>,
     /// What it was.
     pub was: Value,
@@ -57,7 +57,7 @@ pub struct GivenBack {
     pub changes: Vec<Change>,
     /// What is not as it was.
     pub left: Vec<Left>,
-    /// What there is no more: a queue, an interrupt.
+    /// What no longer exists: a queue, an interrupt.
     pub gone: Vec<Key>,
     /// The interface itself is gone, and its settings with it.
     pub vanished: Option<Error>,

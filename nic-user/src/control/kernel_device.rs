@@ -31,7 +31,7 @@ impl KernelDevice {
     ///
     /// # Errors
     ///
-    /// The namespace or this boot of the machine can not be told from others.
+    /// The namespace or this boot of the machine cannot be told from others.
     pub fn new(nic: Nic) -> Result<Self> {
         let boot_id = boot_id()?;
         let bus = nic.driver.as_ref().map(|driver| driver.bus_info.clone());

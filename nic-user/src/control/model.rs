@@ -60,8 +60,8 @@ pub struct RestoreDocument {
     dry_run: bool,
     /// Whether nicctl had changed anything.
     was_changed: bool,
-    /// Whether nicctl had changed an earlier interface of this name that is no more: the journal
-    /// of it is removed.
+    /// Whether nicctl had changed an earlier interface of this name that no longer exists: the
+    /// journal of it is removed.
     former_is_gone: bool,
     /// Whether changes waited to be confirmed, and were taken back first, or would be.
     unconfirmed_taken_back: bool,
@@ -71,7 +71,7 @@ pub struct RestoreDocument {
     left: Vec<LeftEntry>,
     /// What was changed and is no more, with its queue or interrupt.
     gone: Vec<String>,
-    /// What somebody else has changed since, and is left as it is.
+    /// What something else has changed since, and is left as it is.
     foreign: Vec<ForeignEntry>,
 }
 
@@ -129,7 +129,7 @@ struct OutcomeEntry {
 pub struct LeftEntry {
     /// `GROUP.NAME`.
     setting: String,
-    /// What it is; null if that can not be read.
+    /// What it is; null if that cannot be read.
     is: Option<Value>,
     /// What it was.
     was: Value,
@@ -137,7 +137,7 @@ pub struct LeftEntry {
     error: Option<String>,
 }
 
-/// One setting that somebody else has changed since nicctl did.
+/// One setting that something else has changed since nicctl did.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ForeignEntry {
     /// `GROUP.NAME`.
@@ -253,14 +253,15 @@ fn outcome_entry(change: &Change, outcome: Option<&Outcome>) -> OutcomeEntry {
 pub struct Besides {
     /// Nothing was written, because of --dry-run.
     pub dry_run: bool,
-    /// There was an earlier interface of its name, or it is no more itself.
+    /// There was an earlier interface of its name, or it no longer exists itself.
     pub former_is_gone: bool,
     /// Changes waited to be confirmed, and were taken back.
     pub unconfirmed_taken_back: bool,
 }
 
 impl RestoreDocument {
-    /// What became of an interface; without `restored`, it is no more, or nothing else was changed.
+    /// What became of an interface; without `restored`, it no longer exists, or nothing else was
+    /// changed.
     pub fn new(interface: &str, restored: Option<&Restored>, besides: Besides) -> Self {
         let Besides { dry_run, former_is_gone, unconfirmed_taken_back } = besides;
         let given = restored.and_then(|restored| restored.given_back.as_ref());

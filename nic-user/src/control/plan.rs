@@ -1,4 +1,4 @@
-//! From wishes to steps: desired − current, in the order of what depends on what, within the
+//! From requests to steps: desired − current, in the order of what depends on what, within the
 //! device's limits.
 
 mod compare;
@@ -164,7 +164,7 @@ fn set_channels(counts: &mut ChannelCounts, name: &str, count: u32) {
 ///
 /// # Errors
 ///
-/// Everything that is wanted and can not be, with the way out: unknown or absent settings, values
+/// Everything that is wanted and cannot be, with the way out: unknown or absent settings, values
 /// of the wrong kind or out of limits, what is fixed, contradictions. Nothing was changed.
 pub fn plan(desired: &Desired, current: &Settings, context: &Context<'_>) -> Result<Plan> {
     let desired = &for_each_queue(desired, current);

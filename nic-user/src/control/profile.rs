@@ -1,4 +1,4 @@
-//! Profiles: named sets of wishes, from files or built in, that can extend each other.
+//! Profiles: named sets of settings, from files or built in, that can extend each other.
 
 use std::{
     borrow::Cow,
@@ -67,7 +67,7 @@ impl Profile {
     ///
     /// # Errors
     ///
-    /// There is no such profile, it can not be read, or something in it makes no sense.
+    /// There is no such profile, it cannot be read, or something in it is invalid.
     pub fn load(name_or_path: &str) -> Result<Self> {
         Loader::default().load(&Source::find(name_or_path, None)?)
     }

@@ -53,8 +53,8 @@ impl Names {
     }
 }
 
-/// What an XDP program in this mode needs of the settings of `nic` and does not have: wishes to be
-/// planned together with those of a user.
+/// What an XDP program in this mode needs of the settings of `nic` and does not have: requests to
+/// be planned together with those of a user.
 pub fn needs_of_xdp(nic: &Nic, mode: XdpMode) -> Desired {
     let findings = preflight::xdp_findings(nic, mode).into_iter();
     findings

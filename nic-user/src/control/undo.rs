@@ -19,11 +19,11 @@ use crate::{
 pub struct Undo<'a> {
     /// Whose changes.
     pub whose: Whose<'a>,
-    /// Also of what somebody else has changed since.
+    /// Also of what something else has changed since.
     pub force: bool,
 }
 
-/// A setting that is left as it is, because somebody else has changed it since.
+/// A setting that is left as it is, because something else has changed it since.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Foreign {
     /// Which.
@@ -82,7 +82,7 @@ impl Restored {
 }
 
 /// Undoes changes of nicctl to this interface, also where an apply or an undo was interrupted. What
-/// somebody else has changed since is left alone. The journal is removed when nothing is left in
+/// something else has changed since is left alone. The journal is removed when nothing is left in
 /// it.
 ///
 /// # Errors
@@ -179,7 +179,7 @@ impl Targets {
     }
 }
 
-/// The setting, if somebody else has changed it since nicctl did, to something else than it is to
+/// The setting, if something else has changed it since nicctl did, to something else than it is to
 /// be.
 fn foreign(key: &Key, kept: &Kept, target: &Value, current: &Settings) -> Option<Foreign> {
     let (setting, made) = (current.get(key)?, kept.in_force()?.clone());

@@ -130,7 +130,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// Whether what can not be had is left out, with a note, instead of refused.
+    /// Whether what is not supported is skipped with a note, instead of refused.
     pub const fn is_best_effort(&self) -> bool {
         matches!(self, Self::Profile { built_in: true, .. } | Self::CommandLineForAll)
     }

@@ -33,7 +33,7 @@ pub struct Interface {
     pub below: Result<Vec<String>, Refusal>,
     /// What attaching would come to.
     pub attach: Result<Attach, Refusal>,
-    /// What stands in the way of native XDP.
+    /// What prevents native XDP.
     pub native: Vec<preflight::Finding>,
     /// Whether the driver counts for each queue, as all drivers that do.
     pub counts_queues: Result<bool, Refusal>,

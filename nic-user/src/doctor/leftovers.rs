@@ -1,4 +1,5 @@
-//! What nicctl itself left behind: journals of interfaces that are no more, what was interrupted.
+//! What nicctl itself left behind: journals of interfaces that no longer exist, what was
+//! interrupted.
 
 use super::{Check, Finding, Found, Refusal, Status, examine};
 use crate::{

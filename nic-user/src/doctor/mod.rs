@@ -24,7 +24,7 @@ pub enum Status {
     Note,
     /// Something does not work, or costs more than it must.
     Warning,
-    /// nicctl can not attach.
+    /// nicctl cannot attach.
     Problem,
 }
 

@@ -45,7 +45,7 @@ impl Place {
 pub enum Presence {
     /// It is there.
     There(Place),
-    /// It is no more.
+    /// It no longer exists.
     Gone,
     /// It is in none of the network namespaces that can be seen, and may be in another.
     Unseen,

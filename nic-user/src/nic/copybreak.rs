@@ -60,7 +60,7 @@ pub enum State {
     Fixed,
     /// The driver copies nothing of the kind.
     None,
-    /// It can not be tuned, and nothing is known of the driver.
+    /// It cannot be tuned, and nothing is known of the driver.
     Unknown,
 }
 

@@ -95,7 +95,7 @@ pub struct DriverFacts {
     pub frags_since: Option<KernelVersion>,
     /// Offloads that must be off, by the kernel's name for them.
     pub must_be_off: &'static [&'static str],
-    /// Features that the driver starts with off, to the harm of what comes behind XDP.
+    /// Features that the driver starts with off, at the expense of what runs after XDP.
     pub better_on: &'static [&'static str],
     /// What it wants of its queues.
     pub queues: QueueRule,
@@ -115,8 +115,8 @@ pub fn facts(driver: &str) -> Option<&'static DriverFacts> {
 const TX_PUSH: &[&str] = &["ena", "hns3", "ionic"];
 const RX_PUSH: &[&str] = &["ionic"];
 
-/// Whether `driver` can not do what a ring setting of this name switches. The kernel says `off` of
-/// devices that can not, too, so only of drivers with a row this is known.
+/// Whether `driver` cannot do what a ring setting of this name switches. The kernel says `off` of
+/// devices that cannot, too, so only of drivers with a row this is known.
 pub fn lacks_push(driver: &str, setting: &str) -> bool {
     let can = match setting {
         "tx-push" => TX_PUSH,

@@ -1,4 +1,4 @@
-//! What stands in the way of XDP on an interface, said before the kernel refuses.
+//! What prevents XDP on an interface, found before the kernel refuses.
 //!
 //! The kernel has the last word: what is not known here may still fail, and then its own message
 //! is shown.
@@ -38,7 +38,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This one. What can not be read is taken to be in no one's way.
+    /// This one. What cannot be read is taken to be in no one's way.
     pub fn current() -> Self {
         static CURRENT: OnceLock<Machine> = OnceLock::new();
         *CURRENT.get_or_init(Self::read)
@@ -64,7 +64,7 @@ pub const MERGING: &[&str] = &["rx-lro", "rx-gro-hw"];
 /// Limit for drivers without a row: what most of those with one have at least.
 const USUAL_MTU_LIMIT: MtuLimit = MtuLimit::PageLess(602);
 
-/// What stands in the way of attaching to `nic` in mode `wanted`, blocking findings first.
+/// What prevents attaching to `nic` in mode `wanted`, blocking findings first.
 pub fn xdp_findings(nic: &Nic, wanted: XdpMode) -> Vec<Finding> {
     findings_on(nic, wanted, Machine::current())
 }
@@ -217,7 +217,7 @@ fn set(nic: &Nic, settings: &[&str]) -> CommandLine {
     CommandLine::nicctl("set").on(nic.name()).on_all(settings)
 }
 
-/// The kernel knows since 6.3; before, and if it can not be asked, the table does.
+/// The kernel knows since 6.3; before, and if it cannot be asked, the table does.
 fn runs_natively(nic: &Nic, machine: Machine) -> bool {
     match (nic.xdp_features, known(nic)) {
         (Some(features), _) => features.native(),

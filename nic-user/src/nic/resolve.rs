@@ -1,6 +1,6 @@
 //! From the interface that a user names to those that packets really arrive on.
 //!
-//! A bond or team hands XDP programs to its ports or refuses them, and a VLAN can not run them
+//! A bond or team hands XDP programs to its ports or refuses them, and a VLAN cannot run them
 //! natively; the programs belong on what is below.
 
 use std::collections::BTreeSet;

@@ -176,7 +176,7 @@ fn has_index(directory: &Path, link: &LinkInfo) -> bool {
 }
 
 /// Whether it has the address of `link`, which no other interface has. One without an address of
-/// its own, as loopback is, can not be told.
+/// its own, as loopback is, cannot be told.
 fn has_address(directory: &Path, link: &LinkInfo) -> bool {
     let Some([a, b, c, d, e, f]) = link.mac.filter(|mac| *mac != [0; 6]) else {
         return false;

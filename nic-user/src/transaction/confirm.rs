@@ -24,7 +24,7 @@ use crate::{
 /// What became of changes that nobody confirmed.
 #[derive(Debug)]
 pub enum TakenBack {
-    /// Everything is as it was, but for these, which somebody else has changed since.
+    /// Everything is as it was, but for these, which something else has changed since.
     Done(Vec<Key>),
     /// The interface, or the boot that it was of, is no more.
     Gone,

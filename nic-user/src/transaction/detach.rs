@@ -20,10 +20,10 @@ pub enum Wanted {
     GiveBack {
         /// Also what was set and applied.
         everything: bool,
-        /// Also what somebody else has changed since.
+        /// Also what something else has changed since.
         force: bool,
     },
-    /// They are of interfaces that are no more: only what is left of them is cleared away.
+    /// They are of interfaces that no longer exist: only what is left of them is cleared away.
     Forget,
     /// They stay, and can still be given back.
     Keep,

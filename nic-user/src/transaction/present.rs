@@ -25,7 +25,7 @@ impl Present {
     ///
     /// # Errors
     ///
-    /// The network namespace can not be told from others.
+    /// The network namespace cannot be told from others.
     pub fn on(nic: &Nic) -> Result<Self> {
         let Some(program) = nic.xdp().first() else { return Ok(Self::default()) };
         let slot = Slot::of(&nic.link)?;

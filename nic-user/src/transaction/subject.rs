@@ -70,8 +70,8 @@ impl Subject {
         }
     }
 
-    /// Whether it is no more, or, without a program of nicctl's, in no network namespace that can
-    /// be seen.
+    /// Whether it no longer exists, or, without a program of nicctl's, in no network namespace that
+    /// can be seen.
     fn is_gone(&self) -> bool {
         match self.presence {
             Presence::Gone => true,
@@ -88,7 +88,7 @@ pub enum Scope {
     Here,
     /// Those of the machine.
     Machine,
-    /// Those that are no more.
+    /// Those that no longer exist.
     Gone,
 }
 

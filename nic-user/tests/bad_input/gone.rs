@@ -1,4 +1,4 @@
-//! Settings of interfaces that are no more: told, and forgotten when asked to.
+//! Settings of interfaces that no longer exist: told, and forgotten when asked to.
 
 use std::fs;
 

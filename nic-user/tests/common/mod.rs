@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-/// Ends a test that can not run without root, and says so where the test harness does not catch
+/// Ends a test that cannot run without root, and says so where the test harness does not catch
 /// it.
 #[macro_export]
 macro_rules! needs_root {
@@ -14,7 +14,7 @@ macro_rules! needs_root {
     };
 }
 
-/// Says that a test, or the rest of it, can not run here, where the test harness does not catch
+/// Says that a test, or the rest of it, cannot run here, where the test harness does not catch
 /// it.
 pub fn say_skipped(why: &str) {
     let _ = writeln!(io::stderr(), "skipped: {why}");

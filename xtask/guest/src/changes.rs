@@ -72,7 +72,7 @@ pub enum Fault {
     Refused(usize),
     /// It has its effect, and then fails.
     Half(usize),
-    /// What came of it can not be read.
+    /// What came of it cannot be read.
     ReadBack(usize),
     /// The process ends when it has had its effect.
     End(usize),

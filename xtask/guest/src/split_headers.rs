@@ -32,7 +32,7 @@ pub fn they_are_planned_away_or_refused(guest: &Guest) -> Outcome {
     succeeds(host, "attach", &["--mode", "native"]);
     fails(
         &run(host, "set", &["ring.tcp-data-split=on"]),
-        "ring.tcp-data-split can not be on with an XDP program that reads single buffers",
+        "ring.tcp-data-split cannot be on with an XDP program that reads single buffers",
     );
     succeeds(host, "detach", &[]);
 
@@ -42,7 +42,7 @@ pub fn they_are_planned_away_or_refused(guest: &Guest) -> Outcome {
     set_xdp(host, Some(single.as_fd())).unwrap();
     fails(
         &run(host, "set", &["ring.tcp-data-split=on"]),
-        "tcp-data-split can not be enabled with single buffer XDP",
+        "tcp-data-split cannot be enabled with single buffer XDP",
     );
     set_xdp(host, None).unwrap();
 

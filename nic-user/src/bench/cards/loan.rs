@@ -329,7 +329,7 @@ pub fn give_back_with(name: &str) -> Result<()> {
 ///
 /// # Errors
 ///
-/// Something can not be given back; the rest is.
+/// Something cannot be given back; the rest is.
 pub fn give_back_all() -> Result<()> {
     let given: Vec<Result<()>> =
         left_behind().into_iter().map(|loan| loan.and_then(|loan| loan.give_back())).collect();

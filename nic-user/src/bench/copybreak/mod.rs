@@ -109,7 +109,7 @@ pub fn experiment(settings: &Settings) -> Result<Experiment> {
     Ok(Experiment {
         name: "copybreak",
         title: "Copybreak: packets held in their buffers or copied, also under a web server",
-        source: "net: hns3: use bounce buffer when rx page can not be reused (2021)",
+        source: "net: hns3: use bounce buffer when rx page cannot be reused (2021)",
         place: format!(
             "veth, our driver on AF_XDP in copy mode, and the kernel's stack for nginx; {cpus}"
         ),

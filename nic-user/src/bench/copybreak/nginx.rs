@@ -129,7 +129,7 @@ impl Directory {
     fn read(&self, name: &str) -> String {
         const ENOUGH: u64 = 16 << 10;
         let mut bytes = Vec::new();
-        // What can not be read says nothing.
+        // What cannot be read says nothing.
         let _ = File::open(self.path().join(name))
             .and_then(|file| file.take(ENOUGH).read_to_end(&mut bytes));
         String::from_utf8_lossy(&bytes).into_owned()

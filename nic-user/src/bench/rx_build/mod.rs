@@ -67,7 +67,7 @@ pub fn in_lab() -> Result<Experiment> {
 ///
 /// # Errors
 ///
-/// The interface that is to receive can not be set up, or programs can not be loaded.
+/// The interface that is to receive cannot be set up, or programs cannot be loaded.
 pub fn over_cards(lab: &Rc<Lab>) -> Result<Experiment> {
     let cpus = cpu::allowed()?;
     let together = Cpus::together()?;

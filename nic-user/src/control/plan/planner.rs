@@ -156,7 +156,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// The wishes among `names` that are so.
+    /// The requests among `names` that are so.
     fn wishes(&self, names: rules::Names, state: State) -> Vec<(Key, Value)> {
         self.wanted
             .iter()
@@ -235,7 +235,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Writes again what another change overwrites: what was wished and is so already, and what
-    /// is known to be overwritten although nobody wishes it changed.
+    /// is known to be overwritten although nobody asked for it to change.
     fn keep_what_is_overwritten(&mut self) {
         let kept: Vec<Change> = self
             .current
@@ -284,7 +284,7 @@ fn touched(changes: &BTreeMap<Key, Change>, current: &Settings) -> BTreeMap<Key,
         .collect()
 }
 
-/// One error for all refusals; what makes no sense on any device outweighs what this one refuses.
+/// One error for all refusals; what is invalid on any device outweighs what this one refuses.
 fn refused(name: &str, refusals: &[Refusal]) -> Error {
     let usage = refusals.iter().any(|refusal| refusal.kind == Kind::Usage);
     let kind = if usage { Kind::Usage } else { Kind::Failed };

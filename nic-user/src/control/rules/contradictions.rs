@@ -34,7 +34,7 @@ impl State {
     }
 }
 
-/// Two wishes that can not both come true.
+/// Two requests that cannot both be met.
 #[derive(Clone, Copy, Debug)]
 pub struct Contradiction {
     /// One of these being so ...
@@ -50,8 +50,8 @@ pub struct Contradiction {
 }
 
 /// What contradicts what, besides features that need others
-/// ([`DEPENDENCIES`](super::DEPENDENCIES)). Wanting both is refused; wanting one while the device has the other is
-/// told.
+/// ([`DEPENDENCIES`](super::DEPENDENCIES)). Wanting both is refused; wanting one while the device
+/// has the other is told.
 pub const CONTRADICTIONS: &[Contradiction] = &[
     Contradiction {
         these: Names::of(Group::Coalesce, &["rx-usecs", "rx-frames"]),

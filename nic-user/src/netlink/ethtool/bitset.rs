@@ -15,8 +15,8 @@ const BITS_BIT: u16 = 1;
 const BIT_NAME: u16 = 2;
 const BIT_VALUE: u16 = 3;
 
-/// The bits that a set speaks of, by name. In a set that is no more than a list of the bits that
-/// are set, all of them are.
+/// The bits that a set speaks of, by name. In a set that no longer exists than a list of the bits
+/// that are set, all of them are.
 pub(super) fn decode(set: Attribute<'_>) -> Result<BTreeMap<String, bool>> {
     let mut is_list = false;
     let mut bits = None;
@@ -49,7 +49,7 @@ fn decode_bits(bits: Attribute<'_>) -> Result<BTreeMap<String, bool>> {
     Ok(decoded)
 }
 
-/// A bit that has no name can not be spoken of.
+/// A bit that has no name cannot be spoken of.
 fn decode_bit(bit: Attribute<'_>) -> Result<(Option<String>, bool)> {
     let mut name = None;
     let mut value = false;

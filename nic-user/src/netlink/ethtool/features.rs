@@ -38,7 +38,7 @@ pub enum FeatureState {
     Requested,
     /// The driver decides: `[fixed]`.
     Fixed,
-    /// It can not be changed on any device; ethtool calls this `[fixed]` as well.
+    /// It cannot be changed on any device; ethtool calls this `[fixed]` as well.
     Never,
 }
 
@@ -53,7 +53,7 @@ impl Feature {
         }
     }
 
-    /// Whether it can not be changed; `ethtool -k` shows it as `[fixed]`.
+    /// Whether it cannot be changed; `ethtool -k` shows it as `[fixed]`.
     pub const fn is_fixed(self) -> bool {
         !self.changeable || self.never_changes
     }

@@ -20,8 +20,8 @@ parameters! {
     TcpDataSplit = 11, "tcp-data-split", AutoSwitch;
     /// Size of a completion queue entry, in bytes.
     CqeSize = 12, "cqe-size", Number;
-    /// Whether descriptors are written to the device instead of to memory. The kernel says off also for
-    /// devices that can not.
+    /// Whether descriptors are written to the device instead of to memory. The kernel says off also
+    /// for devices that cannot.
     TxPush = 13, "tx-push", Switch;
     /// As [`Self::TxPush`], for receive descriptors.
     RxPush = 14, "rx-push", Switch;

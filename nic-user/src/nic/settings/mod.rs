@@ -93,7 +93,7 @@ pub fn read(nic: &Nic) -> Result<Settings> {
 ///
 /// # Errors
 ///
-/// If the interface is gone, or the group can not be read.
+/// If the interface is gone, or the group cannot be read.
 pub fn read_group(nic: &Nic, group: Group) -> Result<Settings> {
     let settings = survey_of(nic, Some(group))?.settings;
     match settings.unread(group) {

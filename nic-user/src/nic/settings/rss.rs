@@ -215,7 +215,7 @@ mod tests {
             assert_eq!(round(text, 128), text);
         }
         assert_eq!(round("table 1 0 0 1", 4), "table 1 0 0 1");
-        // In lowest terms; and what 128 entries can not do exactly.
+        // In lowest terms; and what 128 entries cannot do exactly.
         assert_eq!(round("weight 6 2", 128), "weight 3 1");
         assert_eq!(round("weight 1 2", 128), "weight 43 85");
         assert_eq!(parse_table("default", 128), Some(TableChange::Default));

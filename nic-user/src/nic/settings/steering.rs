@@ -61,7 +61,7 @@ mod tests {
         for name in ["rx-", "tx-0", "rx-../../mtu", "mtu"] {
             let change = [(name.to_owned(), Value::from("0"))];
             let error = write(&lo, Group::Rps, &change).unwrap_err();
-            // Without CAP_SYS_ADMIN, loopback's directory can not be told from others'.
+            // Without CAP_SYS_ADMIN, loopback's directory cannot be told from others'.
             assert!(matches!(error.errno, libc::EINVAL | libc::EPERM), "{error}");
         }
     }

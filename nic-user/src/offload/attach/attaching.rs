@@ -183,7 +183,7 @@ impl Attaching<'_> {
     }
 }
 
-/// Whether TC egress can not be sure of a packet's transmit queue.
+/// Whether TC egress cannot be sure of a packet's transmit queue.
 pub(super) fn guesses_tx_queue(nic: &Nic) -> bool {
     nic.tx_queues() > 1
 }

@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// Why a wish can not come true.
+/// Why a wish cannot come true.
 pub(super) struct Refusal {
     pub kind: Kind,
     pub what: String,
@@ -47,7 +47,7 @@ pub(super) enum Verdict {
     Keep,
     /// It is left out, and that is told.
     Skip(String),
-    /// It can not be.
+    /// It cannot be.
     Refuse(Refusal),
 }
 
