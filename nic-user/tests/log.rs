@@ -87,6 +87,8 @@ fn switching_the_log_off_ends_who_follows_it() {
     let follower = Follower::start(&on(lab.b(), "log", &["--json"]));
     let line: serde_json::Value = serde_json::from_str(&follower.sees(&lab)).unwrap();
     assert_eq!(line["interface"], "nic-b");
+    let time = line["time"].as_str().unwrap();
+    assert!(time.starts_with("20") && time.ends_with('Z'), "{time}");
     assert_eq!(attached.again(&["--log=off"])["log"], false);
     let (code, words) = follower.end();
     assert_eq!(code, Some(3), "{words}");

@@ -1,6 +1,9 @@
 //! `nicctl log`: follow the log of malformed frames.
 
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    time::SystemTime,
+};
 
 use nic_common::record::AttachRecord;
 use schemars::JsonSchema;
@@ -15,7 +18,10 @@ use crate::{
     command_line::CommandLine,
     error::{Error, Result},
     offload,
-    report::json::{self, Version},
+    report::{
+        json::{self, Version},
+        time::rfc3339,
+    },
 };
 
 /// Follow the log of malformed frames, until interrupted
@@ -44,6 +50,8 @@ pub(super) struct Args {
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Document {
     version: Version<1>,
+    /// When nicctl received the message: RFC 3339, UTC.
+    time: String,
     /// Name of the interface.
     interface: String,
     /// What its program says.
@@ -114,7 +122,8 @@ async fn follow(logged: Vec<Located>, json: bool, out: &mut dyn Write) -> anyhow
 
 fn print(interface: String, message: String, json: bool, out: &mut dyn Write) -> io::Result<()> {
     if json {
-        return json::write_line(out, &Document { version: Version, interface, message });
+        let time = rfc3339(SystemTime::now());
+        return json::write_line(out, &Document { version: Version, time, interface, message });
     }
     writeln!(out, "{interface}: {message}")
 }
