@@ -163,6 +163,9 @@ const DIRECTIONS: &[(&str, Direction)] = &[
     ("Page", Rx),
     ("Xdp", Rx),
     ("Restarts", Tx),
+    // axienet
+    ("Received", Rx),
+    ("Transmitted", Tx),
     // fbnic: receive buffer, receive parser, transmit interface
     ("rxb_", Rx),
     ("rpc_", Rx),
