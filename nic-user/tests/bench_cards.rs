@@ -285,7 +285,7 @@ fn what_somebody_uses_is_refused() {
     let [tx, rx] = ENDS;
     let was = cabled.state().unwrap();
     refused(&cabled, [tx, tx], "two interfaces");
-    refused(&cabled, [tx, "lo"], "neither a network card nor");
+    refused(&cabled, [tx, "lo"], "neither a NIC nor");
     refused(&cabled, [tx, "nic-none"], "there is no interface nic-none");
     let here = cabled.host().interface();
     let connections = traffic::connect(cabled.host(), cabled.0.b(), IpVersion::V6, 1).unwrap();
@@ -303,7 +303,7 @@ fn what_somebody_uses_is_refused() {
     };
     let Ok(output) = ip(&["route", "add", "203.0.113.0/24", "dev", tx]) else { return };
     assert!(output.status.success());
-    refused(&cabled, ENDS, "1 routes lead out of it");
+    refused(&cabled, ENDS, "1 routes use it");
     assert!(ip(&["-6", "route", "add", "default", "dev", tx]).unwrap().status.success());
     refused(&cabled, ENDS, "the default route uses it");
     assert_eq!(cabled.state().unwrap(), was);

@@ -73,7 +73,7 @@ fn refuses_native(lab: &Lab) {
         nicctl::run(&["attach", a.interface(), "--netns", a.netns_name(), "--mode", "native"]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("does not run XDP natively"), "{said}");
+    assert!(said.contains("has no native XDP"), "{said}");
     assert!(said.contains("--mode generic"), "{said}");
     assert!(nicctl::attached().is_empty());
 }

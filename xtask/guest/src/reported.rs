@@ -50,8 +50,8 @@ const CASES: &[Case] = &[
             "virtio_net",
             "coalesce.adaptive-rx=on",
             Ignored(
-                "! coalesce.adaptive-rx: accepted, without effect\n",
-                "nic-a accepted, without effect: coalesce.adaptive-rx",
+                "! coalesce.adaptive-rx: accepted, but without effect\n",
+                "nic-a accepted, but without effect: coalesce.adaptive-rx",
             ),
         ),
     ),
@@ -59,7 +59,7 @@ const CASES: &[Case] = &[
     case(
         "r8152",
         "copybreak.rx=59",
-        NotPlanned(2, "copybreak.rx 59 is less than nic-a takes: 60 at least"),
+        NotPlanned(2, "copybreak.rx 59 is below the minimum of nic-a, 60"),
     ),
     case("r8152", "ring.rx=10", Refused("set ring.rx to 10 on nic-a: EINVAL")),
     case("netdevsim", "ring.rx=100", Done("+ ring.rx 100\n")),
@@ -86,7 +86,11 @@ pub fn wishes_are_reported_as_what_they_came_to(guest: &Guest) -> Outcome {
         assert_eq!(control::lasting(&now), control::lasting(&before), "{}", case.wish);
     }
     if guest.driver != "veth" {
-        check(host, BIG_TCP, &NotPlanned(2, "link.gso-max-size 196608 is more than nic-a takes: "));
+        check(
+            host,
+            BIG_TCP,
+            &NotPlanned(2, "link.gso-max-size 196608 exceeds the maximum of nic-a, "),
+        );
         let now = changes::settings(host);
         assert_eq!(control::lasting(&now), control::lasting(&before));
     }
